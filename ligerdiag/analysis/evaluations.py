@@ -1,6 +1,6 @@
 """Both evaluations of one compilation, and the means to evaluate either program once more."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -9,6 +9,7 @@ from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
 from ligerdiag.analysis.evaluation.memory import Actual
 from ligerdiag.analysis.evaluation.order import compute_logical_times
+from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_rows
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.provenance import Descent, Retagged
@@ -17,7 +18,7 @@ from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.dataflow import Positions, is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.roundings import find_rounding_pairs
 
@@ -118,6 +119,14 @@ class Evaluations:
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(*arguments, marked=marked, folded=self.folded, records=marked is None)
 
+    def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
+        """Returns for each output whether it depends on one of these operations by a way on which nothing is decided."""
+        mark = self.space.mark("undecided")
+        arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
+        marked = dict.fromkeys(paths, mark)
+        run = compute_intended(*arguments, marked=marked, folded=self.folded, records=False, undecided=mark)
+        return tuple([bool(labels & mark) for labels in run.outputs])
+
     def find_derived(self, intended: Intended, names: tuple[str, ...]) -> frozenset[str]:
         """Returns the outputs that mean, by what autodiff derived them from, another value than program order gives them.
 
@@ -129,6 +138,27 @@ class Evaluations:
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         marked = compute_intended(*arguments, folded=self.folded, derived=mark, records=False)
         return frozenset(name for name, labels in zip(names, marked.outputs, strict=True) if labels & mark)
+
+    def find_apart(self) -> tuple[Labels, ...]:
+        """Returns for each output the hidden writes, a bit each, that overwrite other rows than those it is computed from,
+        by the program and by the schedule; () if no write leaves rows alone, or these are not followed."""
+        if self.retagged is not None or self.folded or any(map(is_shard_edge, self.program.instructions)):
+            return ()
+        placed = [w for w in self.matching.actual if len(w.slices) == 1 and not w.partial and w.region is None]
+        rows = {w.index: found for w in self.writes if (found := _find_rows(w.call, w, self.effects_of)) is not None}
+        known = {w.index: w for w in self.writes}
+        regions = {w: _find_rows(w.call, known[w.write], self.effects_of) for w in placed if w.write in rows}
+        left = {w.write for w in self.matching.actual if regions.get(w) is None}
+        rows = {index: found for index, found in rows.items() if index not in left | self.matching.ambiguous}
+        if not rows:
+            return ()
+        actual = tuple([replace(w, region=regions[w]) if w.write in rows else w for w in self.matching.actual])
+        arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
+        meant = compute_intended(*arguments, records=False, rows=rows).outputs
+        by_rows = replace(self, matching=replace(self.matching, actual=actual))
+        seen = by_rows.run_actual(frozenset(), sights=False).outputs
+        written = self.space.bits_of(rows)
+        return tuple(written & ~self.space.any_fresh(one | other) for one, other in zip(meant, seen, strict=True))
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
         """Returns each workaround of the program as written that orders and rounds, each subtraction once."""
@@ -191,6 +221,15 @@ def _list_untouched(labels: Labels, space: LabelSpace) -> Labels:
         if not labels & (space.all_fresh(write) | space.all_original(write)):
             originals |= space.all_original(write)
     return originals
+
+
+def _find_rows(call: HloInstruction, write: HiddenWrite, effects_of: EffectsOf) -> ArrayRegion | None:
+    """Returns the rows of its operand that the call overwrites at most; None if that may be all."""
+    uses = effects_of(call).operand_uses
+    span = (
+        uses[write.operand].span if write.operand < len(uses) and not write.unknown and write.output is None else None
+    )
+    return None if span is None else find_rows(call.operands[write.operand].shape, span)
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:

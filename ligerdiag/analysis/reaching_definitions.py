@@ -15,17 +15,21 @@ Reaching definitions (see `hlo.dataflow` for the steps):
     or not; and what takes, updates, joins or adds up all elements of one array, as of a stack with one row: slice,
     dynamic-slice, broadcast, concatenate, dynamic-update-slice, reduce from 0.
 (5) `number_values`: *twins* compute the same value, as common subexpression elimination sees it. One pass in dependency
-    order: two operations have one number when opcode, shape, attributes and the numbers of their operands are the same.
+    order: two operations have one number when opcode, shape, attributes and the numbers of their operands are the same, in
+    either order where that does not matter.
     Called computations are not compared: two reductions that differ in nothing else count as twins. An operation of (4)
     by arithmetic, or a barrier that only the program as written has, is its operand.
 (6) `number_inlined`: the same of a computation and all that it calls, as XLA sees it once every `call` is inlined, and
     every loop that runs once. `find_twins` has it by tags; operations of (4) are their operand there.
+(7) Ways meet in a conditional, whose result is that of one branch or of another, and in a loop whose body hands an element
+    of its state on in another element's place. Twins that meet so are one value to XLA, whichever way is taken.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
 from ligerdiag.hlo.counters import runs_once
@@ -99,6 +103,8 @@ _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", 
 
 type CallPath = tuple[int, ...]
 """Ids of `call` instructions, and of loops that run once, outermost first."""
+type Ways = tuple[tuple[int, ...], ...]
+"""Of each element of a result the numbers of the values that it is, by one way and by another."""
 type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 
@@ -117,7 +123,12 @@ def _number(instruction: HloInstruction, numbers: Mapping[int, int], known: _Kno
     if same is not None:
         return numbers[same.id]
     operands = tuple([numbers[operand.id] for operand in instruction.operands])
+    if instruction.opcode in _COMMUTATIVE:
+        operands = tuple(sorted(operands))
     return known.setdefault((_attributes(instruction), operands), len(known))
+
+
+_COMMUTATIVE = having(Trait.COMMUTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,50 +156,108 @@ def find_inlined(module: HloModule, frames: Frames) -> Inlined:
     return Inlined(outer=outer, root=frames[first].computation, path=path)
 
 
+@dataclass(slots=True, eq=False)
+class _Numbering:
+    """Numbers the values of a computation and of all that is inlined into it, (6), and notes where ways meet, (7)."""
+
+    module: HloModule
+    found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]] = field(
+        default_factory=dict[CallPath, tuple[HloComputation, Mapping[int, int]]]
+    )
+    """Call path from the computation to where it leads, and the numbers there."""
+    confluences: dict[CallPath, Ways] = field(default_factory=dict[CallPath, Ways])
+    """Path to a loop or conditional, itself last, to the numbers of what meets there."""
+    _known: _Known = field(default_factory=dict[tuple[bytes, tuple[int, ...]], int])
+
+    def number(
+        self,
+        computation: HloComputation,
+        arguments: tuple[int, ...] = (),
+        elements: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+        path: CallPath = (),
+        *,
+        is_inlined: bool = True,
+    ) -> tuple[int, tuple[int, ...]]:
+        """Numbers a computation; returns the number of its result, and those of its elements where they are known.
+
+        elements: number of a parameter to those of its elements, where they are known. is_inlined: False in a branch.
+        """
+        numbers: dict[int, int] = {}
+        parts: dict[int, tuple[int, ...]] = {}
+        for one in computation.instructions:
+            if one.opcode == "parameter" and arguments:
+                numbers[one.id] = arguments[one.proto.parameter_number]
+                if one.proto.parameter_number in elements:
+                    parts[one.id] = elements[one.proto.parameter_number]
+            elif one.opcode == "get-tuple-element" and one.operands[0].id in parts:
+                numbers[one.id] = parts[one.operands[0].id][one.proto.tuple_index]
+            else:
+                numbers[one.id] = _number(one, numbers, self._known)
+            if _is_inlined(self.module, one):
+                callee, inner = self.module.computations[one.called_computations[0]], (*path, one.id)
+                result, returned = self._enter(callee, one.operands, numbers, parts, inner, is_inlined=is_inlined)
+                if returned:
+                    parts[one.id] = returned
+                else:
+                    numbers[one.id] = result
+            elif one.opcode == "conditional":
+                self._meet_branches(one, numbers, parts, path)
+            elif one.opcode == "while":
+                self._meet_iterations(one, _find_elements(one.operands[0], numbers, parts), path)
+        if is_inlined:
+            self.found[path] = computation, numbers
+        return numbers[computation.root.id], _find_elements(computation.root, numbers, parts)
+
+    def _enter(
+        self,
+        callee: HloComputation,
+        operands: Sequence[HloInstruction],
+        numbers: Mapping[int, int],
+        parts: Mapping[int, tuple[int, ...]],
+        path: CallPath,
+        *,
+        is_inlined: bool,
+    ) -> tuple[int, tuple[int, ...]]:
+        given = tuple([numbers[operand.id] for operand in operands])
+        known_parts = dict(enumerate(_find_elements(operand, numbers, parts) for operand in operands))
+        handed = {number: found_parts for number, found_parts in known_parts.items() if found_parts}
+        return self.number(callee, given, handed, path, is_inlined=is_inlined)
+
+    def _meet_branches(
+        self,
+        conditional: HloInstruction,
+        numbers: Mapping[int, int],
+        parts: Mapping[int, tuple[int, ...]],
+        path: CallPath,
+    ) -> None:
+        inner = (*path, conditional.id)
+        branches = [self.module.computations[number] for number in conditional.called_computations]
+        ways: list[tuple[int, ...]] = []
+        for branch, operand in zip(branches, conditional.operands[1:], strict=True):
+            result, returned = self._enter(branch, (operand,), numbers, parts, inner, is_inlined=False)
+            ways.append(returned if is_tuple(conditional.shape) else (result,))
+        if len({len(results) for results in ways}) == 1:
+            self.confluences[inner] = tuple(zip(*ways, strict=True))
+
+    def _meet_iterations(self, loop: HloInstruction, initial: tuple[int, ...], path: CallPath) -> None:
+        chains = self.module.computations[loop.called_computations[0]].handed_elements
+        if initial and chains:
+            ways = [tuple([initial[element] for element in chain]) for chain in chains]
+            self.confluences[*path, loop.id] = tuple(ways)
+
+
 @lru_cache(maxsize=32)
+def _number_all(module: HloModule, computation: HloComputation) -> _Numbering:
+    numbering = _Numbering(module)
+    numbering.number(computation)
+    return numbering
+
+
 def number_inlined(
     module: HloModule, computation: HloComputation
 ) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
     """Maps call paths from the computation to where they lead, and the numbers of the values there, (6)."""
-    known: _Known = {}
-    found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]] = {}
-    _number_inlined(module, computation, (), {}, (), known, found)
-    return found
-
-
-def _number_inlined(  # noqa: PLR0917
-    module: HloModule,
-    computation: HloComputation,
-    arguments: tuple[int, ...],
-    elements: Mapping[int, tuple[int, ...]],
-    path: CallPath,
-    known: _Known,
-    found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]],
-) -> None:
-    """elements: number of a parameter to those of its elements, where they are known."""
-    numbers: dict[int, int] = {}
-    parts: dict[int, tuple[int, ...]] = {}
-    for one in computation.instructions:
-        if one.opcode == "parameter" and arguments:
-            numbers[one.id] = arguments[one.proto.parameter_number]
-            if one.proto.parameter_number in elements:
-                parts[one.id] = elements[one.proto.parameter_number]
-        elif one.opcode == "get-tuple-element" and one.operands[0].id in parts:
-            numbers[one.id] = parts[one.operands[0].id][one.proto.tuple_index]
-        else:
-            numbers[one.id] = _number(one, numbers, known)
-        if _is_inlined(module, one):
-            callee, inner = module.computations[one.called_computations[0]], (*path, one.id)
-            given = tuple([numbers[operand.id] for operand in one.operands])
-            known_parts = dict(enumerate(_find_elements(operand, numbers, parts) for operand in one.operands))
-            handed = {number: found_parts for number, found_parts in known_parts.items() if found_parts}
-            _number_inlined(module, callee, given, handed, inner, known, found)
-            (_, results), root = found[inner], callee.root
-            if root.opcode == "tuple":
-                parts[one.id] = tuple([results[operand.id] for operand in root.operands])
-            else:
-                numbers[one.id] = results[root.id]
-    found[path] = computation, numbers
+    return _number_all(module, computation).found
 
 
 def _find_elements(
@@ -222,6 +291,8 @@ class Twins:
     """The other way round."""
     operands: Mapping[TagPath, tuple[int, ...]]
     """Tag path of an operation with operands that are twins to the numbers of all its operands."""
+    confluences: Mapping[TagPath, Ways]
+    """Tag path of a loop or conditional to the numbers of what meets there, (7)."""
 
     def _find_start(self, path: TagPath) -> int | None:
         return next((start for start in range(len(path)) if path[start:] in self.numbers), None)
@@ -253,12 +324,18 @@ class Twins:
         start = self._find_start(path)
         return () if start is None else self.operands.get(path[start:], ())
 
+    def list_ways(self, path: TagPath) -> Ways:
+        """Returns the numbers of what meets in a loop or conditional."""
+        ways = (self.confluences.get(path[start:]) for start in range(len(path)))
+        return next((found for found in ways if found), ())
+
 
 @lru_cache(maxsize=8)
 def find_twins(program: HloModule) -> Twins:
     """Numbers the values of all operations that have tags."""
     found: dict[TagPath, tuple[int, int]] = {}
     operands: dict[TagPath, tuple[int, ...]] = {}
+    confluences: dict[TagPath, Ways] = {}
     tags = program.tags
     calls = {one.id: tags.get(one.id, ()) for one in program.instructions if one.opcode == "call"}
     for root in _list_roots(program):
@@ -272,10 +349,13 @@ def find_twins(program: HloModule) -> Twins:
                 given = tuple([numbers[operand.id] for operand in one.operands])
                 if len(set(given)) < len(given) and not _is_settled(one):
                     operands[outer + own] = given
+        for path, ways in _number_all(program, root).confluences.items():
+            if path[-1] in tags:
+                confluences[(*[tag for call in path[:-1] for tag in calls.get(call, ())], *tags[path[-1]])] = ways
     groups: defaultdict[tuple[int, int], list[TagPath]] = defaultdict(list)
     for path, number in found.items():
         groups[number].append(path)
-    return Twins(found, {number: tuple(paths) for number, paths in groups.items()}, operands)
+    return Twins(found, {number: tuple(paths) for number, paths in groups.items()}, operands, confluences)
 
 
 def _list_roots(program: HloModule) -> Iterator[HloComputation]:
@@ -303,8 +383,8 @@ def _find_base(instruction: HloInstruction) -> HloInstruction:
 def _attributes(instruction: HloInstruction) -> bytes:
     stripped = type(instruction.proto)()
     stripped.CopyFrom(instruction.proto)
-    for field in _IGNORED:
-        stripped.ClearField(field)
+    for ignored in _IGNORED:
+        stripped.ClearField(ignored)
     return stripped.SerializeToString(deterministic=True)
 
 

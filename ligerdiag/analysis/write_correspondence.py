@@ -119,7 +119,7 @@ def match_writes(
         for write in found:
             if depth != write.loop_depth:
                 moved.add(write.index)
-            place = _locate(module, frames, write.operand, positions)
+            place = locate_operand(module, frames, write.operand, positions)
             if place is None:
                 unplaced.append(write)
             else:
@@ -180,7 +180,7 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
         own = tuple([write for write in writes if write.frames is frames])
         by_call[call.id] = own
         for write in own:
-            place = _locate(write.module, frames, write.operand, positions)
+            place = locate_operand(write.module, frames, write.operand, positions)
             if place is None:
                 unplaced.append(write)
             else:
@@ -223,7 +223,7 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
     return numbers_a[a.call.id] == numbers_b[b.call.id]
 
 
-def _locate(
+def locate_operand(
     module: HloModule, frames: Frames, operand: int, positions: Positions
 ) -> tuple[tuple[int, ...], bool] | None:
     """Returns (slice numbers, whether the kernel gets a part only) of the memory that holds the call's operand."""

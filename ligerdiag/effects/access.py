@@ -52,6 +52,8 @@ class OperandUse:
     """The reason for UNKNOWN, one line; empty if nothing is UNKNOWN."""
     outside: tuple[OutsideAccess, ...] = ()
     """What surely reaches out of the buffer, whatever the data; not all that does."""
+    span: tuple[int, int] | None = None
+    """The first byte that may be written, and the one behind the last; None where that is not known, or none is."""
 
     @property
     def is_unknown(self) -> bool:
@@ -76,6 +78,9 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
     reads = {use.reads_before_write for use in found}
     coverages = {use.coverage for use in found}
     neighbours = {use.neighbours for use in found}
+    spans = [use.span for use in found if use.coverage is not WriteCoverage.NONE]
+    known = [span for span in spans if span is not None]
+    span = (min(low for low, _ in known), max(high for _, high in known)) if known else None
     joined = OperandUse(
         reads_before_write=next(
             kind for kind in (ReadsBeforeWrite.YES, ReadsBeforeWrite.UNKNOWN, ReadsBeforeWrite.NO) if kind in reads
@@ -86,6 +91,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
         ),
         reason=next((use.reason for use in found if use.reason), ""),
         outside=tuple({(one.kind, one.line): one for use in found for one in use.outside}.values()),
+        span=span if len(known) == len(spans) else None,
     )
     if joined.is_unknown and not joined.reason and len(found) > 1:
         return OperandUse(
@@ -94,6 +100,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
             neighbours=joined.neighbours,
             reason="the configurations that the launcher may choose differ in it",
             outside=joined.outside,
+            span=joined.span,
         )
     return joined
 

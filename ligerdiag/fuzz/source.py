@@ -143,7 +143,7 @@ def _render_program(program: RandomProgram) -> str:
     ]
     outputs = [f'"v{value.number}": v{value.number}.astype(jnp.float32)' for value in program.block.results]
     lines += _indent([f"outputs = {{{', '.join(outputs)}}}"])
-    norm = "sum((value * value).mean() for value in outputs.values())"
+    norm = "sum((1 + 0.3 * n) * (value * value).mean() for n, value in enumerate(outputs.values()))"
     lines += _indent([f'return outputs | {{"norm": {norm}, "total": total}}'])
     return "\n".join(lines) + "\n"
 
@@ -244,7 +244,7 @@ def _render_kernel(step: Step, sizes: Sizes) -> list[str]:
     sums = f"sums{step.outputs[0].number}"
     return [
         f"{sums}, ({_name(written)},) = {function}({', '.join(words)})",
-        f"total = total + {sums}.sum() * 1e-2",
+        f"total = total + {sums}.sum() * {0.01 + step.outputs[0].number % 7 * 0.003:.3f}",
         f"{_name(step.outputs)} = jnp.outer({sums} / {sizes.columns}, jnp.cos(jnp.arange({sizes.columns})))",
     ]
 

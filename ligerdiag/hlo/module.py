@@ -136,6 +136,27 @@ class HloComputation:
             if one.opcode == "get-tuple-element" and one.operands[0] is parameter and one.proto.tuple_index == number
         ])  # fmt: skip
 
+    @cached_property
+    def handed_elements(self) -> tuple[tuple[int, ...], ...]:
+        """For each element of a loop's state: the elements that stand there by turns, itself first, as the body hands one on
+        in another one's place."""
+        if self.root.opcode != "tuple" or len(self.parameters) != 1:
+            return ()
+        comes_from: dict[int, int] = {}
+        for number, operand in enumerate(self.root.operands):
+            one = operand
+            while is_added_barrier(one):
+                one = one.operands[0]
+            if one.opcode == "get-tuple-element" and one.operands[0] is self.parameters[0]:
+                comes_from[number] = one.proto.tuple_index
+        chains: list[tuple[int, ...]] = []
+        for number in range(len(self.root.operands)):
+            chain = [number]
+            while (element := comes_from.get(chain[-1])) is not None and element not in chain:
+                chain.append(element)
+            chains.append(tuple(chain))
+        return tuple(chains)
+
 
 @dataclass(frozen=True, eq=False)
 class HloModule:

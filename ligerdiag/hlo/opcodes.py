@@ -70,6 +70,10 @@ class Trait(Flag):
     """Two operands that may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
     CHOOSES = auto()
     """Of two operands that are one value the result is that value."""
+    STEPS = auto()
+    """The result is one of few numbers: a small change of the operand mostly leaves it as it is."""
+    BOUNDS = auto()
+    """The result is an operand, or a bound that the operand does not reach."""
     RESULT_NOT_SAVED = auto()
     """JAX's derivative needs the operands at most; others, as `exponential` or `tanh`, save their result."""
     LIBRARY_CALL = auto()
@@ -134,8 +138,10 @@ _DONE = T.DONE | T.NEEDS_OPERAND | T.VIEW
 
 _ROWS: tuple[tuple[Trait, str], ...] = (
     # arithmetic
-    (_ARITHMETIC, "abs ceil clamp compare complex count-leading-zeros floor imag is-finite mulhi popcnt real"),
-    (_ARITHMETIC, "round-nearest-afz round-nearest-even shift-left shift-right-arithmetic shift-right-logical sign"),
+    (_ARITHMETIC, "abs complex count-leading-zeros imag mulhi popcnt real"),
+    (_ARITHMETIC, "shift-left shift-right-arithmetic shift-right-logical"),
+    (_ARITHMETIC | T.STEPS, "ceil compare floor is-finite round-nearest-afz round-nearest-even sign"),
+    (_ARITHMETIC | T.BOUNDS, "clamp"),
     (_ROUNDED, "acos acosh asin asinh atan2 atanh cbrt cosh cosine divide erf exponential exponential-minus-one log"),
     (
         _ROUNDED,
@@ -145,7 +151,8 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (_ARITHMETIC | T.RESULT_NOT_SAVED | T.OTHER_FORM, "negate"),
     (_ARITHMETIC | T.OTHER_FORM, "not"),
     (_ROUNDED | T.COMMUTES | T.RESULT_NOT_SAVED, "add multiply"),
-    (_ARITHMETIC | T.COMMUTES | T.CHOOSES, "and maximum minimum or"),
+    (_ARITHMETIC | T.COMMUTES | T.CHOOSES, "and or"),
+    (_ARITHMETIC | T.COMMUTES | T.CHOOSES | T.BOUNDS, "maximum minimum"),
     (_ARITHMETIC | T.COMMUTES, "xor"),
     (T.ARRAY_OF_ARRAYS | T.ELEMENTWISE | T.CHOOSES | T.RESULT_NOT_SAVED, "select"),
     (_ROUNDED | T.CASTS | T.OTHER_FORM | T.KEEPS_SCALAR | T.NO_NEW_NAN | T.RESULT_NOT_SAVED, "convert"),

@@ -54,6 +54,11 @@ def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[
         yield from iterate_leaf_shapes(child, (*prefix, index))
 
 
+def is_counted(shape: ShapeProto) -> bool:
+    """Whether its elements are integers or truth values."""
+    return DTYPE_NAMES.get(shape.element_type, "").strip("0123456789") in ("pred", "s", "u")
+
+
 def count_elements(shape: ShapeProto) -> int:
     return prod(shape.dimensions)
 

@@ -6,8 +6,9 @@
 | stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where they cannot tell | fresh |
 | unknown | | all | |
 
-A clobbered read saw the wrong bytes: its numbers may be wrong in any way. A sum with one stale term looks lossy
-(`replay.compare`, 6): numbers that are lossy against program order contradict no verdict and confirm none. Those that
+A clobbered read saw the wrong bytes: its numbers may be wrong in any way. Numbers that are lossy against program order
+contradict no verdict and confirm none: a sum with one small stale term is told from that, where it is larger than the
+roundings (`replay.runs.rounding.is_overwritten`). Those that
 equal program order and are lossy only against the case's reference are what the schedule should give. Numbers cannot
 decide if intended and stale are equal, nor if an output misses some of the hidden writes and not all: the schedule then
 does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what it does
@@ -19,8 +20,8 @@ A device that is held against the case's reference alone, because nothing was re
 the program may be something else than its reference in program order already, or on its second draw, once it has
 overwritten a constant. `explain_unknown_order` says so, and nobody concludes. If everything that makes an output wrong
 lies in branches or loops that the drawn arguments do not enter, or is a maximum, which a softmax subtracts so that no
-number shows it, right numbers contradict nothing. Nor do those of a program whose loops were cut short: what is wrong may
-come later.
+number shows it, or only decides something, such as a predicate or a bound, right numbers contradict nothing. Nor do
+those of a program whose loops were cut short: what is wrong may come later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -178,16 +179,17 @@ def compute_replay_agreements(
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
     """Returns the names of the outputs of which every finding has an instruction that the replay's arguments do not
-    reach, or that no number shows."""
+    reach, or that no number shows, and of those that only decisions make wrong."""
+    decided = frozenset(name for finding in findings for name in finding.decided)
     if replay is None or not replay.unreached:
-        return frozenset()
+        return decided
     unreached = frozenset(replay.unreached)
     told: dict[str, bool] = {}
     for finding in findings:
         is_reached = unreached.isdisjoint(finding.instructions)
         for name in finding.outputs:
             told[name] = told.get(name, False) or is_reached
-    return frozenset(name for name, is_reached in told.items() if not is_reached)
+    return decided | {name for name, is_reached in told.items() if not is_reached}
 
 
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:

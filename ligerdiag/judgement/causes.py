@@ -109,7 +109,9 @@ def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Seq
         return merged
     merged = replace(merged, parts=parts)
     instructions = dict.fromkeys(name for part in parts for name in part.instructions)
-    return replace(merged, instructions=tuple(instructions), evidence=_collect_evidence(merged, leading, outputs))
+    decided = tuple(dict.fromkeys(name for part in parts for name in part.decided))
+    evidence = _collect_evidence(merged, leading, outputs)
+    return replace(merged, instructions=tuple(instructions), decided=decided, evidence=evidence)
 
 
 def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:

@@ -158,6 +158,8 @@ class Finding:
     """The kernel call that overwrites the operand, where the finding is about one."""
     reader: ReadPlace | None = None
     """The reader, if the finding is about a read."""
+    decided: tuple[str, ...] = ()
+    """Names of those outputs that it reaches by decisions alone, such as a predicate: they may be right on some numbers."""
     parts: tuple["Finding", ...] = ()
     """Of a cause that several findings have: these findings (see `causes`)."""
 

@@ -223,6 +223,7 @@ def report_write(
         operand=write.operand,
         instructions=instructions,
         evidence=evidence or (describe_write(context, write),),
+        decided=tuple(name for name in outputs if name in context.verdicts.decided),
         help=remedy or describe_remedy(context, write),
         call=call,
         reader=reader,

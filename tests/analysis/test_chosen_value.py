@@ -22,10 +22,5 @@ def test_the_verdict_is_that_of_all_arguments(report: CaseReport) -> None:
     assert report.outputs == {"chosen": Verdict.CLOBBERED}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="replay knows which branches and loops the drawn arguments do not enter, and not what a select inside of a "
-    "fusion leaves out: the right numbers count as a bug of ligerdiag",
-)
 def test_a_value_that_is_not_chosen_makes_no_disagreement(report: CaseReport) -> None:
     assert report.disagreements == ()

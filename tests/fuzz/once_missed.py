@@ -138,6 +138,65 @@ def compute_again_in_branch(x: Any, y: Any) -> dict[str, Any]:
     }
 
 
+def choose_in_branch(x: Any, y: Any) -> dict[str, Any]:
+    """Each branch returns a twin as it is: to XLA the conditional is that value, whichever branch is taken."""
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+    return {"chosen": jax.lax.cond(y[0, 0] > -9, lambda: again, lambda: value), "total": total}
+
+
+def choose_beside_product(x: Any, y: Any) -> dict[str, Any]:
+    """A conditional that stays, and in which the right branch is taken: another draw takes the wrong one."""
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+    chosen, beside = jax.lax.cond(y[0, 0] > 9, lambda: (again, y @ y), lambda: (value, jnp.sin(y) @ x))
+    return {"chosen": chosen, "beside": beside, "total": total}
+
+
+def choose_by_turns(x: Any, y: Any) -> dict[str, Any]:
+    """A loop whose body exchanges the two."""
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+    count = 3 + (y[0, 0] > 9).astype(jnp.int32)
+
+    def step(_: Any, state: Any) -> Any:
+        one, other, mixed = state
+        return other, one, jnp.sin(mixed) @ y * 0.1 + one
+
+    one, other, mixed = jax.lax.fori_loop(0, count, step, (value, again, y))
+    return {"one": one, "other": other, "mixed": mixed, "total": total}
+
+
+def choose_by_turns_three_times(x: Any, y: Any) -> dict[str, Any]:
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+    one, other = jax.lax.fori_loop(0, 3, lambda _, state: (state[1], state[0]), (value, again))
+    return {"one": one, "other": other, "total": total}
+
+
+def exchange_by_data(x: Any, y: Any) -> dict[str, Any]:
+    """A branch in the loop exchanges the two."""
+    value, again = jnp.tanh(x), jnp.tanh(x)
+    total = bend(value).sum()
+
+    def step(index: Any, state: Any) -> Any:
+        return jax.lax.cond(index % 2 == 0, lambda: state[::-1], lambda: state)
+
+    one, other = jax.lax.fori_loop(0, 3, step, (value, again))
+    return {"one": one, "other": other, "total": total}
+
+
+def write_by_turns(x: Any, y: Any) -> dict[str, Any]:
+    """Two buffers of zeros, of which each iteration overwrites the other one: XLA has one."""
+
+    def step(index: Any, state: Any) -> Any:
+        one, other, total = state
+        return other, one, total + bend(one).sum() * (index + 1)
+
+    one, other, total = jax.lax.fori_loop(0, 4, step, (jnp.zeros(x.shape), jnp.zeros(x.shape), 0.0))
+    return {"one": one + x, "other": other + y, "total": total}
+
+
 def read_before_in_loop(x: Any, y: Any) -> dict[str, Any]:
     """What earlier iterations wrote is in the state either way. The author's copy of the other state is gone."""
 
@@ -217,6 +276,37 @@ def scale_twins(x: Any, y: Any) -> dict[str, Any]:
     return {"state": state, "total": total + totals.sum()}
 
 
+def add_small_term(x: Any, y: Any) -> dict[str, Any]:
+    """The numbers are wrong by no more than a percent, which once looked like roundings and contradicted no "fresh"."""
+    value, other = jnp.tanh(x), jnp.tanh(y @ y)
+    total = bend(value).sum() + bend(other).sum()
+    return {"both": value * 1e-2 + jnp.sort(other), "total": total}
+
+
+@triton.jit
+def adam_kernel(p_ptr, m_ptr, v_ptr, g_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    """Overwrites p, m and v."""
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    g = tl.load(g_ptr + at)
+    m = 0.9 * tl.load(m_ptr + at) + 0.1 * g
+    tl.store(m_ptr + at, m)
+    v = 0.99 * tl.load(v_ptr + at) + 0.01 * g * g
+    tl.store(v_ptr + at, v)
+    p = tl.load(p_ptr + at) - 0.1 * m / (tl.sqrt(tl.abs(v)) + 1e-3)
+    tl.store(p_ptr + at, p)
+    tl.store(sum_ptr + tl.program_id(0), tl.sum(p))
+
+
+def update_zeros(x: Any, y: Any) -> dict[str, Any]:
+    """The first step of an optimizer: both moments are zeros, one array to XLA, and the kernel overwrites both."""
+    parameter, first, second = x * 1.5, jnp.zeros(x.shape), jnp.zeros(x.shape)
+    outputs = jax.ShapeDtypeStruct((x.shape[0],), jnp.float32)
+    sums = jax_triton.triton_call(
+        parameter, first, second, y, kernel=adam_kernel, out_shape=outputs, grid=(x.shape[0],), COLUMNS=x.shape[1]
+    )
+    return {"parameter": parameter, "first": first, "second": second, "sums": sums}
+
+
 ARGUMENTS = tuple(Arg(shape=(SIZE, SIZE), draw=Draw(seed=seed)) for seed in (1, 2))
 FOUND = (damp_in_loop, damp_in_branch, damp_row_of_one)
 WRONG = "stale|clobbered"
@@ -227,12 +317,20 @@ TWINS = {
     hand_to_kernel: {"total": "fresh|clobbered", "other": WRONG},
     hand_to_kernel_behind_workaround: {"total": "fresh|clobbered", "other": WRONG},
     compute_again_in_branch: {"both": WRONG, "total": "fresh"},
+    choose_in_branch: {"chosen": WRONG, "total": "fresh"},
+    choose_beside_product: {"chosen": WRONG, "beside": "fresh", "total": "fresh"},
+    choose_by_turns: {"total": "fresh", "*": WRONG},
+    choose_by_turns_three_times: {"total": "fresh", "*": WRONG},
+    exchange_by_data: {"total": "fresh", "*": WRONG},
+    write_by_turns: {"*": WRONG},
 }
 LOOPS = {read_before_in_loop: {"*": WRONG}, read_before_in_inner_loop: {"*": WRONG}}
 OTHERS = {
     add_constant: {"state": WRONG, "totals": "fresh"},
     exchange_halves_twice: {"total": "fresh", "left": "fresh", "both": WRONG},
     scale_twins: {"*": WRONG},
+    add_small_term: {"both": WRONG, "total": "fresh"},
+    update_zeros: {"first": WRONG, "second": WRONG, "*": f"{WRONG}|unknown"},
 }
 CASES = (
     *[

@@ -81,6 +81,68 @@ def shift_beside(narrow: Any, split: Any) -> dict[str, Any]:
     }
 
 
+@triton.jit
+def bend_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    """Overwrites x."""
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    place = tl.arange(0, COLUMNS) / COLUMNS + 0.1 * tl.program_id(0)
+    tl.store(sum_ptr + tl.program_id(0), tl.sum(x * (1 + place)))
+    tl.store(x_ptr + at, 0.7 * x * x - 0.4 * place)
+
+
+def bend(x: jax.Array) -> jax.Array:
+    sums = jax.ShapeDtypeStruct((x.shape[0],), jnp.float32)
+    return jax_triton.triton_call(x, kernel=bend_kernel, out_shape=sums, grid=(x.shape[0],), COLUMNS=x.shape[1])
+
+
+def skip_step(x: Any, y: Any) -> dict[str, Any]:
+    """Whether the gradient is finite is found out on the one from before the kernel, which happens to be so, too."""
+    gradient = jnp.tanh(x) * 2
+    sums = bend(gradient)
+    is_finite = jnp.isfinite(gradient).all()
+    return {"step": jnp.where(is_finite, y - 0.1 * jnp.sort(gradient), y), "sums": sums}
+
+
+def clip_step(x: Any, y: Any) -> dict[str, Any]:
+    """The norm from before the kernel is as far below the bound as the one that is meant."""
+    gradient = jnp.tanh(x) * 2
+    sums = bend(gradient)
+    norm = jnp.sqrt((gradient * gradient).sum())
+    return {"step": y - jnp.sort(gradient) * jnp.minimum(1.0, 1e3 / norm), "sums": sums}
+
+
+def scale_step(x: Any, y: Any) -> dict[str, Any]:
+    """As optax clips: what divides by the norm is computed, and not taken."""
+    gradient = jnp.tanh(x) * 2
+    sums = bend(gradient)
+    norm = jnp.sqrt((gradient * gradient).sum())
+    ordered = jnp.sort(gradient)
+    return {"step": y - jnp.where(norm < 1e3, ordered, ordered / norm * 1e3), "sums": sums}
+
+
+def count_steps(x: Any, y: Any) -> dict[str, Any]:
+    """How often the loop runs depends on the value from before the kernel."""
+    gradient = jnp.tanh(x) * 2
+    sums = bend(gradient)
+    count = jnp.where(gradient.mean() > 100, 3, 2)
+    step = jax.lax.fori_loop(0, count, lambda _, state: jnp.sort(jnp.sin(state) * y), jnp.sort(gradient))
+    return {"step": step, "sums": sums}
+
+
+def merge_with_operand(x: Any, y: Any) -> dict[str, Any]:
+    """XLA computes `turned` from what the kernel's operand is computed from, and rightly."""
+    product = x * y
+    sums = bend(product)
+    return {"product": product + 1, "turned": y * x + 1, "sums": sums}
+
+
+def merge_with_scaled(x: Any, y: Any) -> dict[str, Any]:
+    product = (x * 2) * 3
+    sums = bend(product)
+    return {"scaled": x * 6 + 1, "product": product + 1, "sums": sums}
+
+
 _WIDE, _NARROW = (Arg(shape=(SIZE, SIZE), dtype=dtype, draw=Draw(seed=1)) for dtype in ("float32", "bfloat16"))
 CASES = (
     Case(
@@ -108,4 +170,22 @@ CASES = (
         mesh={"d": 2},
         expected={"norm": "stale", "*": "fresh"},
     ),
+    *[
+        Case(
+            name=function.__name__,
+            function=function,
+            args=(replace(_WIDE, draw=Draw(seed=0)), _WIDE),
+            expected={"product": "stale", "*": "fresh"},
+        )
+        for function in (merge_with_operand, merge_with_scaled)
+    ],
+    *[
+        Case(
+            name=function.__name__,
+            function=function,
+            args=(replace(_WIDE, draw=Draw(seed=0)), _WIDE),
+            expected={"step": "stale", "sums": "fresh"},
+        )
+        for function in (skip_step, clip_step, scale_step, count_steps)
+    ],
 )

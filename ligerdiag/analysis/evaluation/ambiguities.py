@@ -21,6 +21,10 @@ values that depend on what is not known (`verdict.verdicts` makes outputs that h
   (9) RECOMPUTED: `jax.checkpoint` computes the overwritten value again for the backward pass, and no kernel is called there:
       JAX drops a call whose outputs nothing needs the second time, and its author means what it would have written; or the
       call is outside of what is computed again, and the author means the original.
+ (10) MIXED: two values that are one to XLA meet in a loop or conditional, one from before and one from behind the write, and
+      what became of it is not known (see `first_divergence.find_twin_confluences`).
+ (11) TWIN_OPERANDS: a kernel gets two values that are one to XLA, such as two arrays of zeros, and overwrites one of them:
+      what it reads of the other one, and leaves in it, hangs on when it does so.
 A value folded into the very one that the kernel overwrites, `x + 0` say, leaves no trace: that is a limit, and not marked.
 
 (1) asks which operations want the original. Autodiff saves values of the forward pass (residuals) and reads them later, in
@@ -59,7 +63,7 @@ CONSTANTS = having(Trait.FROM_NOTHING)
 
 
 class Reason(Enum):
-    """The kinds of ambiguities, (1) to (9)."""
+    """The kinds of ambiguities, (1) to (11)."""
 
     DERIVATIVE = "derivative"
     OTHER_FORM = "other form"
@@ -70,6 +74,8 @@ class Reason(Enum):
     TOO_MANY = "too many"
     UNIDENTIFIED = "unidentified"
     RECOMPUTED = "recomputed"
+    MIXED = "mixed"
+    TWIN_OPERANDS = "twin operands"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.hlo.dataflow import search
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import count_elements, is_counted
 
 type Labels = int
 """A set of labels."""
@@ -44,6 +45,23 @@ def unite(sets: Iterable[Labels]) -> Labels:
     for labels in sets:
         union |= labels
     return union
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confluence:
+    """What meets in a loop or conditional, and is one value of its result by one way and another by the next."""
+
+    instruction: str
+    """Name of the loop or conditional."""
+    ways: tuple[tuple[Labels, ...], ...]
+    """Of each leaf of the result, the set by each way: by branch, or by the element of the state that the loop starts from
+    (see `HloComputation.handed_elements`)."""
+    ends: tuple[Labels, ...] = ()
+    """Of a loop of the program: the set of each leaf of its result."""
+    kept: frozenset[int] = frozenset()
+    """Of a loop of the program: the leaves that its body returns as they came."""
+    shared: frozenset[int] = frozenset()
+    """Of a loop of the schedule: numbers of the slices in which several leaves stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +256,33 @@ def transfer_call(
     return CallTransfer(results, written)
 
 
+_STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"bitcast-convert"})
+
+
+def decides(instruction: HloInstruction) -> bool:
+    """Returns whether the operation of the program makes decisions of numbers: with other numbers it mostly gives the same.
+
+    It steps; it gives integers of what is not; or it keeps one number within bounds, as one clips a norm.
+    """
+    if instruction.opcode in _BOUNDS:
+        return count_elements(instruction.shape) == 1
+    if instruction.opcode in _STEPS:
+        return True
+    is_number = is_counted(instruction.shape) and instruction.opcode not in _BITS
+    return is_number and not all(is_counted(operand.shape) for operand in instruction.operands)
+
+
+def is_one_choice(instruction: HloInstruction) -> bool:
+    """Returns whether it is the one array or the other, as a whole."""
+    if instruction.opcode != "select":
+        return False
+    chooser = instruction.operands[0]
+    while chooser.opcode in _SPREADS and chooser.operands:
+        chooser = chooser.operands[0]
+    return count_elements(chooser.shape) == 1
+
+
+_SPREADS = having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
 """Opcodes that are never quiet: they run others, or change memory in ways of their own."""
 _NOT_SIGHTED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
+from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import ArrayRegion, PartedValue, Parts, follow_parts
 from ligerdiag.analysis.writes import Frames
@@ -324,3 +324,5 @@ class Actual:
     """Scheduled instruction id to a call path that leads to it."""
     traced: frozenset[int] = frozenset()
     """Indices of hidden writes whose operand was known to hold the original when the kernel came."""
+    confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
+    """Of the loops and conditionals that are left."""

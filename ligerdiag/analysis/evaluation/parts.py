@@ -21,7 +21,8 @@ from math import prod
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.shape import compute_byte_size, is_tuple
+from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 ALL_REDUCES = frozenset({"all-reduce", "all-reduce-start"})
 """Each result has the pieces of its own operand."""
@@ -98,6 +99,22 @@ class ArrayRegion:
         if other is None or (other.shape, other.dimension) != (self.shape, self.dimension):
             return False
         return other.limit <= self.start or self.limit <= other.start
+
+
+def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
+    """Returns the rows of an array, whole ones, that hold these bytes; None if they are all of it."""
+    size = compute_byte_size(shape)
+    dimensions = tuple(shape.dimensions)
+    if not size or not dimensions:
+        return None
+    order = list(shape.layout.minor_to_major)[::-1]
+    order = order if len(order) == len(dimensions) else list(range(len(dimensions)))
+    dimension = next((d for d in order if dimensions[d] > 1), None)
+    if dimension is None or not 0 <= span[0] < span[1] <= size:
+        return None
+    row = size // dimensions[dimension]
+    start, limit = span[0] // row, -(-span[1] // row)
+    return None if (start, limit) == (0, dimensions[dimension]) else ArrayRegion(dimensions, dimension, start, limit)
 
 
 def find_region(taken: HloInstruction) -> ArrayRegion | None:

@@ -26,7 +26,9 @@ Not modelled: infeed, send and recv are taken for operations on their operands a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from types import MappingProxyType
 
 from ligerdiag.analysis.evaluation.ambiguities import (
     CONSTANTS,
@@ -39,8 +41,16 @@ from ligerdiag.analysis.evaluation.ambiguities import (
     list_leaves,
 )
 from ligerdiag.analysis.evaluation.carriers import Carriers
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, transfer_call, unite
-from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.evaluation.labels import (
+    Confluence,
+    Labels,
+    LabelSpace,
+    decides,
+    is_one_choice,
+    transfer_call,
+    unite,
+)
+from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, ArrayRegion, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import is_shard_edge, takes_operands_apart
@@ -51,6 +61,12 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 CARRIED: TagPath = (-1,)
 """Stands for the tag path of an operand that is an element of a loop's state."""
+
+
+def name_leaf(path: TagPath, number: int) -> TagPath:
+    """Returns what stands for one leaf of the result of a loop or conditional, where operations are marked."""
+    return (*path, -2 - number)
+
 
 _NOTHING = frozenset[TagPath]()
 _STRUCTURE = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW) | {"fusion"}
@@ -96,6 +112,8 @@ class Intended:
     """Hidden write to what its kernel's operands hold when it is called, each in all iterations together."""
     reads_before: bool = False
     """Some derivative is taken to read a value from before a write, by (4)."""
+    confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
+    """Of loops and conditionals."""
 
 
 def compute_intended(
@@ -109,12 +127,16 @@ def compute_intended(
     folded: bool = False,
     derived: Labels = 0,
     records: bool = True,
+    undecided: Labels = 0,
+    rows: Mapping[int, ArrayRegion] = MappingProxyType({}),
 ) -> Intended:
     """Evaluates the unoptimized module in program order.
 
     marked: marks that results of tagged operations get. folded: the module is not the program as written, (6).
     derived: marks that what a derivative reads from before a write gets, by (4). records: `tagged` is wanted; without
-    it, the evaluation is about its outputs.
+    it, the evaluation is about its outputs. undecided: marks that end where something is decided (see `labels.decides`), and
+    where they are on one of two things of which one is chosen. rows: HiddenWrite index to the rows that it overwrites; all
+    where it is missing.
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -129,6 +151,8 @@ def compute_intended(
             to_constants,
             derived=derived,
             records=records,
+            undecided=undecided,
+            rows=rows,
         )
         intended = evaluation.run_entry()
         found = frozenset(evaluation.doubts.to_constants)
@@ -150,8 +174,11 @@ class _Evaluation:
     """Indices of the hidden writes that overwrite what is computed from constants alone."""
     derived: Labels = 0
     records: bool = True
+    undecided: Labels = 0
+    rows: Mapping[int, ArrayRegion] = MappingProxyType({})
     reads_before: bool = False
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
+    confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
     """Storage index to the nearest tagged operations that it comes from."""
@@ -194,7 +221,7 @@ class _Evaluation:
             arguments.append(self.allocate(parameter.shape, unite(map(self.space.original, carried))))
         root = self.run(self.module.entry, arguments, (), 0)
         outputs = tuple(self.read_leaves(self.module.entry.root, root))
-        return Intended(outputs, self.tagged, self._given, self.reads_before)
+        return Intended(outputs, self.tagged, self._given, self.reads_before, self.confluences)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
         """Makes new storage of this shape, every leaf with the same set."""
@@ -278,6 +305,8 @@ class _Evaluation:
         if self.to_constants and opcode in CONSTANTS:
             started |= self.doubts.mark_constants(self.to_constants)
         labels |= started
+        if self.undecided & labels and (ended := self._find_ended(instruction, operands)):
+            labels, pieces, started = labels & ~ended, None, started & ~ended
         if opcode in _ONE_ARRAY or isinstance(pieces, Parts):
             value = len(self._storage)
             self._storage.append(labels)
@@ -298,6 +327,15 @@ class _Evaluation:
         if self.records and (labels or tags):
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
+
+    def _find_ended(self, instruction: HloInstruction, operands: list[StoredValue]) -> Labels:
+        """Returns the marks of `undecided` that end here."""
+        if decides(instruction):
+            return self.undecided
+        if is_one_choice(instruction):
+            one, other = (self._union(value) for value in operands[1:])
+            return self.undecided & ~(one & other)
+        return 0
 
     def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PartedValue:
         """Returns the set of a concatenation, or of what is made of one, in pieces where these are known, (9)."""
@@ -332,8 +370,12 @@ class _Evaluation:
                 self._before[index] = (write.index, self._storage[index])
                 if self.folded:
                     self.doubts.overwrite(write.index, index, len(self._storage))
-                self._pieces.pop(index, None)
-                self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
+                pieces, rows = self._pieces.pop(index, None), self.rows.get(write.index)
+                if rows is None:
+                    self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
+                else:
+                    self._pieces[index] = rows.replace(pieces or self._storage[index], dropped, added)
+                    self._storage[index] = self._pieces[index].union
                 self._upstream[index] = self._upstream.get(index, frozenset()) | {path}
         self._seen.update(write.index for write in own)
         return transfer.results
@@ -425,7 +467,11 @@ class _Evaluation:
 
     def _run_loop(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
-        given = head = self.leaves(initial)
+        given = self.leaves(initial)
+        if len(given) == len(body.handed_elements):
+            ways = [tuple([given[element] for element in chain]) for chain in body.handed_elements]
+            given = [labels | marks for labels, marks in zip(given, self._meet(instruction, prefix, ways), strict=True)]
+        head = given
         seen_outside = set(self._seen)
         kept, around = body.kept_elements, set(self._carried)
         shared = {index for number in kept for index in list_leaves(_take(initial, number))}
@@ -434,7 +480,9 @@ class _Evaluation:
             self._put(state, head)
             self._carried.update(list_leaves(state))
             self._seen = set()
-            predicate = self._union(self.run(condition, [state], prefix, level))
+            going_on = self.run(condition, [state], prefix, level)
+            predicate = self._union(going_on)
+            self._add_upstream(going_on, [index for index in list_leaves(state) if index not in shared])
             result = self.run(body, [state], prefix, level)
             inside = frozenset(self._seen)
             leaves = zip(list_leaves(state), head, self.read_leaves(body.root, result), strict=True)
@@ -451,10 +499,18 @@ class _Evaluation:
                 if instruction.id not in find_trips(self.module):
                     ends = [self.space.meet(ways, inside) for ways in zip(given, ends, strict=True)]
                 self._put(state, ends)
+                if (path := (*prefix, *self.module.find_tag_path(instruction))) in self.confluences:
+                    self.confluences[path] = replace(self.confluences[path], ends=tuple(ends), kept=kept)
                 for new, old in zip(list_leaves(state), list_leaves(result), strict=True):
                     self._upstream[new] = self._upstream.get(old, frozenset()) | self._upstream.get(new, frozenset())
                 return state
             head = following
+
+    def _add_upstream(self, decider: StoredValue, decided: list[int]) -> None:
+        """Adds the operations that a loop's predicate comes from to those that its state comes from."""
+        above = _NOTHING.union(*[self._upstream.get(index, _NOTHING) for index in list_leaves(decider)])
+        for index in decided if above else ():
+            self._upstream[index] = self._upstream.get(index, _NOTHING) | above
 
     def _run_once(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         """A loop that runs once, (5): its state is storage of the loop all the same, (2)."""
@@ -466,6 +522,13 @@ class _Evaluation:
         for index, paths in zip(list_leaves(state), upstream, strict=True):
             self._upstream[index] = paths
         return state
+
+    def _meet(self, instruction: HloInstruction, prefix: TagPath, ways: list[tuple[Labels, ...]]) -> list[Labels]:
+        """Keeps what meets in a loop or conditional; returns the marks that each leaf of its result gets."""
+        path = (*prefix, *self.module.find_tag_path(instruction))
+        if self.records and path:
+            self.confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways))
+        return [self.marked.get(name_leaf(path, number), 0) if self.marked else 0 for number in range(len(ways))]
 
     def _run_branches(
         self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath, level: int
@@ -489,7 +552,13 @@ class _Evaluation:
         for index, ways in enumerate(zip(*ends, strict=True)):
             self._storage[index] = self.space.meet(ways, inside)  # what a branch has overwritten has no pieces any more
         value = self.allocate(instruction.shape, 0)
-        self._put(value, [self.space.meet(ways, inside) | predicate for ways in zip(*leaves, strict=True)])
+        meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))
+        marks = self._meet(instruction, prefix, meeting)
+        sets = [self.space.meet(ways, inside) | predicate for ways in meeting]
+        if self.undecided:
+            both = [reduce(int.__and__, ways) for ways in meeting]
+            sets = [labels & ~self.undecided | every & self.undecided for labels, every in zip(sets, both, strict=True)]
+        self._put(value, [labels | mark for labels, mark in zip(sets, marks, strict=True)])
         for new, *old in zip(list_leaves(value), *results, strict=True):
             self._upstream[new] = _NOTHING.union(
                 *(self._upstream.get(index, _NOTHING) for index in (*old, *list_leaves(operands[0])))

@@ -13,13 +13,13 @@
     overwritten value, and not for the operation that made it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionEvaluator, FusionSummaries, FusionSummary
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, QuietOnes, transfer_call, unite
+from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, QuietOnes, transfer_call, unite
 from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices
 from ligerdiag.analysis.evaluation.memory import (
     Actual,
@@ -82,6 +82,7 @@ class ScheduleEvaluation:
     _started: frozenset[int] = field(init=False)
     """Ids of the instructions where labels or marks start."""
     _quiet: QuietOnes = field(init=False)
+    _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
     """Computation id to the call path by which it was run last."""
 
@@ -117,6 +118,7 @@ class ScheduleEvaluation:
             self.actual_writes,
             self._frames,
             frozenset(self._traced),
+            self._confluences,
         )
 
     def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
@@ -365,6 +367,11 @@ class ScheduleEvaluation:
     def _run_loop(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
+        given_state = self._list_leaves(instruction.operands[0])
+        chains = body.handed_elements if len(body.handed_elements) == len(given_state) else ()
+        places = Counter(self.places.locate(instruction))
+        ways = [tuple([given_state[element] for element in chain]) for chain in chains]
+        self._keep_confluence(instruction, ways, frozenset(number for number, count in places.items() if count > 1))
         met_outside = set(self._met)
         outer_journal = memory.journal
         raw_outside, performed_outside = dict(memory.raw), memory.performed
@@ -396,6 +403,16 @@ class ScheduleEvaluation:
         memory.journal = outer_journal
         self._met |= met_outside
 
+    def _list_leaves(self, value: HloInstruction) -> tuple[Labels, ...]:
+        return tuple([self.memory.sets.get(number, 0) for number in self.places.locate(value)])
+
+    def _keep_confluence(
+        self, instruction: HloInstruction, ways: list[tuple[Labels, ...]], shared: frozenset[int] = frozenset()
+    ) -> None:
+        path = self.module.tags.get(instruction.id) if self.sights else None
+        if path:
+            self._confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways), shared=shared)
+
     def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory
         predicate = unite(memory.read(number, frames) for number in self.places.locate(instruction.operands[0]))
@@ -405,16 +422,19 @@ class ScheduleEvaluation:
         performed_before = performed_after = memory.performed
         ends: list[tuple[dict[int, Labels], dict[int, Labels]]] = []
         raw_after: dict[int, tuple[ActualWrite, ...]] = {}
+        results: list[tuple[Labels, ...]] = []
         for callee in instruction.called_computations:
             memory.journal, memory.raw, memory.performed = {}, dict(raw_before), performed_before
             self._run_sequence(self.module.computations[callee], frames, level)
             performed_after |= memory.performed
+            results.append(self._list_leaves(self.module.computations[callee].root))
             journal = memory.journal
             ends.append((journal, {number: memory.sets.get(number, 0) for number in journal}))
             for number, found in memory.raw.items():
                 raw_after[number] = tuple(dict.fromkeys((*raw_after.get(number, ()), *found)))
             for number, before in journal.items():
                 memory.settle(number, before)
+        self._keep_confluence(instruction, list(zip(*results, strict=True)))
         memory.journal, memory.raw, memory.performed = outer_journal, raw_after, performed_after
         inside = frozenset(self._met)
         self._met |= met_outside

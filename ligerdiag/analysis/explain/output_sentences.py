@@ -49,7 +49,7 @@ def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, 
     )
 
 
-_OF_OPTIMIZED = frozenset({Reason.AMBIGUOUS, Reason.UNSURE, Reason.UNIDENTIFIED})
+_OF_OPTIMIZED = frozenset({Reason.AMBIGUOUS, Reason.UNSURE, Reason.UNIDENTIFIED, Reason.TWIN_OPERANDS})
 
 
 def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruction | None, names: list[str]) -> str:
@@ -78,6 +78,14 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
         case Reason.RECOMPUTED:
             new = f"what a call of `{write.kernel}` that JAX drops there would write"
             why = f"{reader} is `%{value}`, computed again by `jax.checkpoint`: whether the original is meant, or {new}"
+        case Reason.TWIN_OPERANDS:
+            why = f"{reader} gets `%{value}` and another value that is the same to XLA, in one place: what `{write.kernel}`"
+            why = f"{why} makes of the two"
+        case Reason.MIXED:
+            why = (
+                f"which of two values that are one to XLA a loop or branch gives, `%{value}` after `{write.kernel}` or"
+            )
+            why = f"{why} its twin"
     return f"{why}, cannot be told: {listed}"
 
 

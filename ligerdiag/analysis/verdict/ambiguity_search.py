@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
 from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation, list_ambiguous_carriers
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import Sighting
+from ligerdiag.analysis.evaluation.memory import ActualWrite, Sighting
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.provenance import Descent, Retagged
+from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_own_sightings
+from ligerdiag.analysis.write_correspondence import locate_operand
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.effects.access import Access
 from ligerdiag.hlo.module import TagPath
 from ligerdiag.model.findings import Verdict
 
@@ -50,7 +54,45 @@ class AmbiguitySearch:
                 if retagged is None or cause.verdict is Verdict.STALE  # with tags what is found stands
             }
             found[name] |= {one for one in ambiguities if one.write not in known}  # it cannot get worse
+        for name, ambiguities in self._find_twin_operands():
+            wrong = {
+                one.write for one in self.outputs[name].causes if one.verdict in (Verdict.STALE, Verdict.CLOBBERED)
+            }
+            found[name] |= {one for one in ambiguities if one.write not in wrong}
         return {name: frozenset(ambiguities) for name, ambiguities in found.items()}
+
+    def _find_twin_operands(self) -> Iterator[tuple[str, set[Ambiguity]]]:
+        """Finds (11): yields the outputs that depend on calls which get one value of the schedule as two of the program."""
+        calls = {
+            write.tag_path: Ambiguity(write.index, Reason.TWIN_OPERANDS, actual.call.id)
+            for actual in self.pair.actual.writes
+            for write in self.pair.writes
+            if write.index == actual.write and write.tag_path and self._gets_twins(write, actual)
+        }
+        if not calls:
+            return
+        space = self.run.space
+        marked = {path: space.mark(("call", path)) for path in calls}
+        reached = self.run.run_intended(marked).outputs
+        for name, labels in zip(self.outputs, reached, strict=True):
+            if some := {one for path, one in calls.items() if labels & marked[path]}:
+                yield name, some
+
+    def _gets_twins(self, write: HiddenWrite, actual: ActualWrite) -> bool:
+        """Returns whether another operand of the call stands where the kernel writes, and is another one to the program."""
+        overlapping = self.pair.buffers.overlapping
+        written = {hit for number in actual.slices if number >= 0 for hit in overlapping[number]}
+        access = self.run.effects_of(actual.call).operands
+        for other in range(len(actual.call.operands)):
+            place = locate_operand(self.pair.optimized, actual.frames, other, self.pair.positions)
+            if other == write.operand or place is None or place[1] or actual.partial or written.isdisjoint(place[0]):
+                continue
+            if other < len(access) and access[other] is Access.NONE:
+                continue
+            own, others = (resolve_operand(write.module, write.frames, n) for n in (write.operand, other))
+            if own != others:
+                return True
+        return False
 
     def _find_unclear(self, retagged: Retagged, open_: Labels) -> dict[str, set[Ambiguity]]:
         """Finds (4) and (5), by the operations that an instruction may be, and by what may carry the original.

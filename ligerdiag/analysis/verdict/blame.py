@@ -5,7 +5,8 @@ The sets of an output can agree although it is wrong. An output is made worse (i
       later call's result is stale;
   (2) by an operation that chooses between two values that are one to XLA, one of them overwritten, and that XLA has put
       that one value in the place of;
-  (3) by an operation upstream that surely is the author's own and whose set is wrong (`first_divergence`): an output that
+  (3) by a loop or conditional in which two such values meet;
+  (4) by an operation upstream that surely is the author's own and whose set is wrong (`first_divergence`): an output that
       mixes several values can depend on all the right writes and still have one wrong part. Of a kernel that could not be
       followed, or whose loop nesting differs, no operation says so.
 Blamed for a wrong output are the reads where operations begin to be wrong, and from which the output is computed; for a
@@ -19,14 +20,18 @@ from functools import cached_property
 
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import LuckyRead, Sighting, find_read_place
+from ligerdiag.analysis.evaluation.program_order import name_leaf
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import (
     Differing,
+    TwinConfluence,
     WrongRead,
     find_folded,
     find_own_sightings,
+    find_shared_state,
+    find_twin_confluences,
     find_wrong_reads,
 )
 from ligerdiag.analysis.verdict.output_reachability import Reached, find_reached
@@ -60,6 +65,10 @@ class Blamed:
     clobbered: tuple[ReadFinding, ...]
     crowded: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
     """Output name to the writes about which there are too many wrong operations to ask which of them it depends on."""
+    mixed: Mapping[str, tuple[TwinConfluence, ...]] = field(default_factory=dict[str, tuple[TwinConfluence, ...]])
+    """Output name to the loops and conditionals of (3) that it depends on."""
+    decided: frozenset[str] = frozenset()
+    """Outputs that only decisions make wrong: a wrong predicate, say."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,8 +82,9 @@ class Blame:
     instructions: Mapping[int, HloInstruction]
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
-        """Makes outputs worse by (1) to (3), and finds the readers behind them."""
-        outputs = self._blame_folded(self._blame_merged(outputs))
+        """Makes outputs worse by (1) to (4), and finds the readers behind them."""
+        mixed: dict[str, tuple[TwinConfluence, ...]] = {}
+        outputs = self._blame_folded(self._blame_merged(outputs), mixed)
         own = find_own_sightings(self.differing, self.run.is_own)
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
@@ -99,7 +109,7 @@ class Blame:
             reads += [(verdict, read) for read in found if not read.rank]
             spare += [(verdict, read) for read in found if read.rank]
         if not wrong and not reads and not crowded:
-            return Blamed({**outputs}, (), ())
+            return Blamed({**outputs}, (), (), mixed=mixed, decided=self._find_mixed_alone(outputs, mixed))
         answer = self._find_reached(len(outputs), wrong, [read for _, read in reads])
         crowded |= answer.open
         refined = {
@@ -113,6 +123,34 @@ class Blame:
             tuple([finding for verdict, finding in findings if verdict is Verdict.STALE]),
             tuple([finding for verdict, finding in findings if verdict is Verdict.CLOBBERED]),
             self._find_crowded(crowded, refined),
+            mixed,
+            self._find_decided(refined, findings, [read for _, read in (*reads, *spare)])
+            | self._find_mixed_alone(refined, mixed),
+        )
+
+    def _find_mixed_alone(
+        self, outputs: Mapping[str, OutputVerdict], mixed: Mapping[str, tuple[TwinConfluence, ...]]
+    ) -> frozenset[str]:
+        """Returns the outputs that nothing but (3) makes wrong: which of two values they are, the arguments decide."""
+        wrong = {name: self.run.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()}
+        found = {name: unite(one.writes for one in some if one.instruction) for name, some in mixed.items()}
+        return frozenset(name for name, bits in found.items() if bits and not wrong[name] & ~bits)
+
+    def _find_decided(
+        self, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]], reads: list[WrongRead]
+    ) -> frozenset[str]:
+        """Returns the outputs that depend on what begins to be wrong, and only by way of decisions."""
+        known = {(name, one.write.index, verdict) for verdict, one in findings for name in one.outputs}
+        explained = {
+            name
+            for name, output in outputs.items()
+            if (wrong := _list_wrong(output)) and all((name, cause.write, cause.verdict) in known for cause in wrong)
+        }
+        if not explained:
+            return frozenset()
+        undecided = self.run.find_undecided({read.path for read in reads})
+        return frozenset(
+            name for name, is_plain in zip(outputs, undecided, strict=False) if name in explained and not is_plain
         )
 
     @cached_property
@@ -243,19 +281,27 @@ class Blame:
             for (name, output), labels in zip(outputs.items(), reached, strict=True)
         }
 
-    def _blame_folded(self, outputs: dict[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Makes the outputs behind operations that are gone wrong, (2): clobbered where they see the write."""
+    def _blame_folded(
+        self, outputs: dict[str, OutputVerdict], mixed: dict[str, tuple[TwinConfluence, ...]]
+    ) -> dict[str, OutputVerdict]:
+        """Makes the outputs behind operations that are gone, or mix values up, wrong, (2) and (3): clobbered where they see
+        the write. Adds to `mixed`."""
         if self.run.retagged is not None or self.run.folded:
             return outputs
-        gone = dict(find_folded(self.pair.intended, self.pair.actual, self.comparison, self.run))
-        if not gone:
+        known = self.pair.intended, self.pair.actual, self.comparison, self.run
+        gone = dict(find_folded(*known))
+        found_meeting = (*find_twin_confluences(*known), *find_shared_state(*known))
+        meeting = {name_leaf(one.path, one.leaf): one for one in found_meeting}
+        if not gone and not meeting:
             return outputs
         space = self.run.space
-        marked = {path: space.mark(("operation", path)) for path in gone}
+        marked = {path: space.mark(("operation", path)) for path in (*gone, *meeting)}
         reached = self.run.run_intended(marked).outputs
         found: dict[str, OutputVerdict] = {}
         for (name, output), labels, actual in zip(outputs.items(), reached, self.pair.actual.outputs, strict=True):
             bits = unite(writes for path, writes in gone.items() if labels & marked[path])
+            mixed[name] = tuple([one for path, one in meeting.items() if labels & marked[path]])
+            bits |= unite(one.writes for one in mixed[name] if one.instruction)
             seen = space.any_fresh(actual)
             causes = [
                 Cause(write, Verdict.CLOBBERED if seen & space.bits_of((write,)) else Verdict.STALE)
@@ -263,6 +309,14 @@ class Blame:
             ]
             found[name] = output.join(tuple(causes))
         return found
+
+
+def _list_wrong(output: OutputVerdict) -> list[Cause]:
+    return [cause for cause in output.causes if cause.verdict in (Verdict.STALE, Verdict.CLOBBERED)]
+
+
+def _get_write(cause: Cause) -> int:
+    return cause.write
 
 
 def find_latent(

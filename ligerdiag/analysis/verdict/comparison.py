@@ -1,7 +1,7 @@
 """Intended and actual dependence sets, compared output by output, and verdicts of several programs or schedules, combined.
 
 For each hidden write W and value v, with I its intended set and A its actual one, v is
-  stale      if FRESH(W) is in I and not in A, in any iteration class; or ORIG(W) is in A and not in I
+  stale      if FRESH(W) is in I and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I
   clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
              W's operand was seen to hold the original: two readers want the value, one from before and one from after, and
              both get the latter
@@ -10,7 +10,8 @@ For each hidden write W and value v, with I its intended set and A its actual on
              or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told, and v is
              touched or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to hold
              the original: it may be there unseen
-  fresh      otherwise.
+  fresh      otherwise. What is in neither is right, whatever the schedule computes it from: XLA keeps the data flow that it
+             knows, and has perhaps merged an operation with the one that defined W's operand.
 The worst over all W is the value's verdict. An output's may be worse than that of its value, see `blame`.
 
 A program whose order of operations is not known stands for several programs of one schedule.
@@ -142,7 +143,7 @@ class Comparison:
     def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
         """Returns the writes for which a value with one of several actual sets is stale."""
         missing = self.space.any_fresh(self._fold(intended) & ~actual.common)
-        return missing | actual.original & ~self.space.any_original(intended)
+        return missing | actual.original & self.space.any_fresh(intended) & ~self.space.any_original(intended)
 
     def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
         """Returns the writes for which a value with one of several actual sets is clobbered."""
@@ -168,6 +169,7 @@ class Comparison:
         touched = self.space.all_fresh(write.index)
         is_touched = (intended | actual) & touched
         original = intended & self.space.all_original(write.index)
+        around = (intended | actual) & self.space.all_original(write.index)
         (stale, clobbered), (raced, before_or_after) = wrong, marks
         lucky = tuple([key for key in before_or_after if key.after or original])
         if stale & touched:
@@ -182,7 +184,7 @@ class Comparison:
             verdict = Verdict.FRESH
         is_undecided = write.index in self.undecided
         if write.unknown or is_undecided:
-            is_touched = is_touched or (is_undecided and original)
+            is_touched = is_touched or (is_undecided and around)
             verdict = Verdict.UNKNOWN if is_touched or verdict is not Verdict.FRESH else Verdict.FRESH
         return None if verdict is Verdict.FRESH else Cause(write.index, verdict, lucky, tuple(raced))
 

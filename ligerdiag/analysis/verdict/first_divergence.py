@@ -22,7 +22,7 @@ Other operands that are not recognised are skipped; so is an operation with an o
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -281,6 +281,78 @@ def find_folded(
             found |= unite(one & ~other for one in fresh for other in fresh)
         if found:
             yield path, found
+
+
+@dataclass(frozen=True, slots=True)
+class TwinConfluence:
+    """One leaf of the result of a loop or conditional, in which values meet that are one to XLA."""
+
+    path: TagPath
+    leaf: int
+    writes: Labels
+    """Hidden writes that some of the values are meant to be before, and others behind, a bit each."""
+    instruction: str
+    """Name of the scheduled instruction that gives one value for the other by some way; empty if that is not known."""
+
+
+def find_twin_confluences(
+    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+) -> Iterator[TwinConfluence]:
+    """Finds where values meet that are one to XLA and are meant to be before and behind a write.
+
+    The schedule is right if it keeps them apart all the same, way by way. It may have done so where the loop or conditional
+    is gone, or has another number of leaves than in the program.
+    """
+    twins, space = find_twins(run.program), comparison.space
+    for path, meeting in intended.confluences.items():
+        numbers, seen = twins.list_ways(path), actual.confluences.get(path)
+        if len(numbers) != len(meeting.ways):
+            continue
+        is_seen = seen is not None and len(seen.ways) == len(meeting.ways)
+        for leaf, (ways, of_leaf) in enumerate(zip(meeting.ways, numbers, strict=True)):
+            fresh = [space.any_fresh(labels) for labels in ways]
+            mixed = _unite_differing(fresh, of_leaf)
+            if seen is not None and is_seen and len(seen.ways[leaf]) == len(fresh):
+                kept = map(space.any_fresh, seen.ways[leaf])
+                mixed &= unite(meant ^ labels for meant, labels in zip(fresh, kept, strict=True))
+            if mixed:
+                yield TwinConfluence(path, leaf, mixed, seen.instruction if seen is not None and is_seen else "")
+
+
+def find_shared_state(
+    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+) -> Iterator[TwinConfluence]:
+    """Finds the loops that start from one value for several elements of their state, exchange these, and have one place for
+    them, as nothing that XLA knows of tells them apart: a kernel overwrites one of them, or has done so before."""
+    twins, space = find_twins(run.program), comparison.space
+    for path, seen in actual.confluences.items():
+        meeting, numbers = intended.confluences.get(path), twins.list_ways(path)
+        hitting = [write for write in actual.writes if not seen.shared.isdisjoint(write.slices)]
+        if meeting is None or len(numbers) != len(meeting.ends) or not hitting:
+            continue
+        touched = space.bits_of(write.write for write in hitting)
+        inside = space.bits_of(
+            write.write
+            for write in hitting
+            if any(frame.instruction.name == seen.instruction for frame in write.frames)
+        )
+        groups: defaultdict[int, list[int]] = defaultdict(list)
+        for leaf, ways in enumerate(numbers):
+            groups[ways[0]].append(leaf)
+        for number, leaves in groups.items():
+            if len(leaves) < 2 or meeting.kept.issuperset(leaves):
+                continue
+            starts = [space.any_fresh(meeting.ways[leaf][0]) for leaf in leaves]
+            mixed = _unite_differing(starts, [number] * len(leaves)) & touched
+            mixed |= unite(space.any_fresh(meeting.ends[leaf]) for leaf in leaves) & inside
+            for leaf in leaves if mixed else ():
+                yield TwinConfluence(path, leaf, mixed, seen.instruction)
+
+
+def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
+    """Returns the writes that some of the values with one number depend on, and others do not."""
+    values = list(zip(numbers, fresh, strict=True))
+    return unite(one & ~other for number, one in values for same, other in values if number == same)
 
 
 def _list_joined(

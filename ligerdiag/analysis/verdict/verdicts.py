@@ -78,6 +78,28 @@ def propagate(found: Blamed, ambiguities: Ambiguities) -> Blamed:
     )
 
 
+def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluations: Evaluations) -> tuple[Blamed, Ambiguities]:
+    """Takes back what is said of an output and a write that overwrites other rows than those it is computed from."""
+    apart = dict(zip(found.outputs, evaluations.find_apart(), strict=False))
+    pairs = {(name, write) for name, bits in apart.items() for write in evaluations.space.writes_of(bits)}
+    if not pairs:
+        return found, ambiguities
+    outputs: dict[str, OutputVerdict] = {}
+    for name, output in found.outputs.items():
+        causes = tuple([cause for cause in output.causes if (name, cause.write) not in pairs])
+        is_forgiven = len(causes) < len(output.causes)
+        outputs[name] = OutputVerdict(find_worst(c.verdict for c in causes), causes) if is_forgiven else output
+    left = {
+        name: frozenset(one for one in some if (name, one.write) not in pairs) for name, some in ambiguities.items()
+    }
+    return replace(
+        found,
+        outputs=outputs,
+        stale=_keep_certain(found.stale, pairs),
+        clobbered=_keep_certain(found.clobbered, pairs),
+    ), {name: some for name, some in left.items() if some}
+
+
 def add_crowded(ambiguities: Ambiguities, crowded: Mapping[str, set[int]]) -> Ambiguities:
     """Adds an ambiguity for each question that the search has given up."""
     return {
@@ -85,6 +107,27 @@ def add_crowded(ambiguities: Ambiguities, crowded: Mapping[str, set[int]]) -> Am
         | {Ambiguity(write, Reason.TOO_MANY, 0) for write in crowded.get(name, ())}
         for name in (*ambiguities, *[name for name in crowded if name not in ambiguities])
     }
+
+
+def add_mixed(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
+    """Adds an ambiguity for each loop or conditional of which it is not known whether it mixes values up."""
+    added = {
+        name: frozenset(
+            Ambiguity(write, Reason.MIXED, 0)
+            for one in mixed
+            if not one.instruction
+            for write in comparison.space.writes_of(one.writes)
+            if not any(cause.write == write and cause.verdict in _WRONG for cause in found.outputs[name].causes)
+        )
+        for name, mixed in found.mixed.items()
+    }
+    added = {name: some for name, some in added.items() if some}
+    return {
+        name: ambiguities.get(name, frozenset()) | added.get(name, frozenset()) for name in {**ambiguities, **added}
+    }
+
+
+_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 
 def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:
@@ -118,6 +161,11 @@ class Verdicts:
     comparison: Comparison
     differing: tuple[Differing, ...] = ()
     """Operations with a wrong set."""
+    mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Output name to the names of the scheduled loops and conditionals that give it one value for another one that is the
+    same to XLA."""
+    decided: frozenset[str] = frozenset()
+    """Outputs that only decisions make wrong, such as a wrong predicate: numbers may be right all the same."""
     merged: frozenset[int] = frozenset()
     """Hidden writes of calls that XLA runs as one with another, and of those others."""
     gone: frozenset[int] = frozenset()
@@ -129,6 +177,10 @@ class Verdicts:
         explained = {name for read in reads if read.write.index == write for name in read.outputs}
         wrong = [n for n, o in self.outputs.items() if any(c.write == write and c.verdict is verdict for c in o.causes)]
         return tuple([name for name in wrong if name not in explained])
+
+    def list_mixing(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Returns the names of the loops and conditionals that mix values up for any of these outputs."""
+        return tuple(dict.fromkeys(one for name in names for one in self.mixed.get(name, ())))
 
     def misses_merged_call(self, name: str) -> bool:
         """Whether the output is stale for want of a call that XLA took for the same as another."""
@@ -214,8 +266,13 @@ def judge(
         )
     if blamed.crowded:
         ambiguities = add_crowded(ambiguities, blamed.crowded)
+    if blamed.mixed:
+        ambiguities = add_mixed(ambiguities, blamed, comparison)
     blamed = propagate(blamed, ambiguities)
+    if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
+        blamed, ambiguities = forgive_apart(blamed, ambiguities, evaluations)
     merged = pair.matching.merged
+    mixed = {name: tuple([one.instruction for one in found if one.instruction]) for name, found in blamed.mixed.items()}
     return Verdicts(
         outputs=blamed.outputs,
         stale=blamed.stale,
@@ -224,6 +281,8 @@ def judge(
         ambiguities=ambiguities,
         comparison=comparison,
         differing=differing,
+        mixed=mixed,
+        decided=blamed.decided,
         merged=frozenset((*merged, *merged.values())),
         gone=frozenset(write.index for write in pair.matching.missing) - merged.keys(),
     )

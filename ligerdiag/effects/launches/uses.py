@@ -197,7 +197,15 @@ def _judge(buffer: BufferTrace, access: Access, programs: int, budget: Budget) -
         neighbours=neighbours,
         reason=next((reason for reason, applies in reasons.items() if applies), ""),
         outside=tuple(buffer.outside.values()),
+        span=_find_span(buffer),
     )
+
+
+def _find_span(buffer: BufferTrace) -> tuple[int, int] | None:
+    written = concatenate([*buffer.may_write, *_make_zeroed(buffer)])
+    if buffer.writes_anywhere or buffer.outside or buffer.size is None or not len(written):
+        return None
+    return int(written.start.min()), int(written.stop.max())
 
 
 def _judge_reads(buffer: BufferTrace) -> ReadsBeforeWrite:

@@ -20,7 +20,7 @@ the other one's norm, or to 1.
       halves the error of noise that is about as large as the distance.
   (6) Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small
       elements to `x + s - s` has error 0.25 while stale is at distance 4e4; its fellow gradients have 0.005 at 1.
-      Not told apart from this: a sum in which one term among many is stale.
+      A sum in which one term among many is stale looks the same; `rounding.is_overwritten` tells the two apart.
   (7) Else: neither.
   (8) Integers and booleans have no rounding: tolerance is 0, and an error is the share of elements that differ.
 """

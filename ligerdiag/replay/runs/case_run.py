@@ -41,7 +41,7 @@ from ligerdiag.replay.runs.program import (
     run_both_ways,
     run_program,
 )
-from ligerdiag.replay.runs.rounding import measure_rounding, measure_workarounds, needs_rounding, settle
+from ligerdiag.replay.runs.rounding import is_overwritten, measure_rounding, measure_workarounds, needs_rounding, settle
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
 
@@ -269,6 +269,8 @@ def compare_runs(
         lost = [name for name in names if numbers[name].attribution is Attribution.UNDECIDED]
         if lost and not reason:
             reason = f"`{lost[0]}` loses digits in program order already: roundings come to {found[lost[0]]:.1g} of it"
+    if not cuts.loops:
+        numbers |= _find_overwritten(numbers, runs, tolerances, programs, arguments, runner, multiply)
     rounded = measure_workarounds(
         programs.program,
         arguments,
@@ -313,6 +315,53 @@ def _believe(  # noqa: PLR0917
     found, doubted = dict(numbers), [n for n, one in numbers.items() if one.attribution is Attribution.NEITHER]
     if not doubted:
         return found, ""
+    isolated = _run_isolated(programs, arguments, runner, cuts, multiply)
+    lost = [n for n in doubted if not compute_error(isolated[n][0], stale[n]) <= numbers[n].tolerance]
+    for name in lost:
+        found[name] = replace(found[name], attribution=Attribution.UNDECIDED)
+    return found, f"`{lost[0]}` is another one where loops are cut short: `--full` tells" if lost else ""
+
+
+def _find_overwritten(  # noqa: PLR0917
+    numbers: Mapping[str, OutputNumbers],
+    runs: CaseRuns,
+    tolerances: Mapping[str, float],
+    programs: Programs,
+    arguments: Sequence[Array],
+    runner: KernelRunner,
+    multiply: Multiply,
+) -> dict[str, OutputNumbers]:
+    """Returns the numbers of the outputs that look lossy and are wrong: one term among many is stale.
+
+    The roundings of program order come to less than the error, and the schedule is as exact as that where nothing sees what
+    kernels overwrite: so what makes the difference is what they overwrite.
+    """
+    names = [n for n, one in numbers.items() if one.attribution is Attribution.LOSSY and one.error > one.tolerance]
+    if not names:
+        return {}
+    signature = programs.signature
+    widened = measure_rounding(
+        programs.program, arguments, runner, runs.intended, tolerances, devices=signature.devices
+    )
+    names = [name for name in names if numbers[name].error > widened[name]]
+    if not names:
+        return {}
+    isolated = _run_isolated(programs, arguments, runner, NO_CUTS, multiply)
+    return {
+        name: replace(numbers[name], attribution=Attribution.NEITHER)
+        for name in names
+        if is_overwritten(
+            (runs.actual[name][0], runs.intended[name]),
+            (isolated[name][0], runs.stale[name]),
+            tolerance=widened[name],
+        )
+    }
+
+
+def _run_isolated(
+    programs: Programs, arguments: Sequence[Array], runner: KernelRunner, cuts: Cuts, multiply: Multiply
+) -> Mapping[str, Outputs]:
+    """Runs the schedule on its own bytes, and nothing sees what kernels overwrite."""
     schedule = ScheduleRunner(
         module=programs.optimized,
         buffers=programs.buffers,
@@ -321,11 +370,7 @@ def _believe(  # noqa: PLR0917
         most=cuts.optimized,
         multiply=multiply,
     )
-    isolated = run_schedule(schedule, programs.signature, split_arguments(programs.signature, arguments))
-    lost = [n for n in doubted if not compute_error(isolated[n][0], stale[n]) <= numbers[n].tolerance]
-    for name in lost:
-        found[name] = replace(found[name], attribution=Attribution.UNDECIDED)
-    return found, f"`{lost[0]}` is another one where loops are cut short: `--full` tells" if lost else ""
+    return run_schedule(schedule, programs.signature, split_arguments(programs.signature, arguments))
 
 
 def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> dict[str, OutputNumbers]:

@@ -97,6 +97,28 @@ def settle(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
     return numbers
 
 
+def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, tolerance: float) -> bool:
+    """Returns whether what kernels overwrite makes a difference that looks like rounding.
+
+    seen: an output of the schedule, and in program order. unseen: the same where nothing sees what kernels overwrite; XLA
+    made the schedule for that, and what is left are roundings. tolerance: what these come to, a relative error.
+    """
+    (actual, intended), (isolated, stale) = seen, unseen
+    if not compute_error(isolated, stale) <= tolerance:
+        return False
+    return _MOST_ROUNDING * _measure(isolated, stale) < _measure(actual, intended)
+
+
+def _measure(array: Array, other: Array) -> float:
+    """Returns the norm of the difference."""
+    difference: Array = array.astype(np.complex128) - other.astype(np.complex128)
+    return float(np.sqrt(np.sum(np.abs(difference) ** 2)))
+
+
+_MOST_ROUNDING = 10.0
+"""How much larger than the roundings a difference has to be that is none."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Noise:
     """Moves the results of a run by what their rounding may come to."""

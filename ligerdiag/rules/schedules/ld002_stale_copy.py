@@ -24,7 +24,9 @@ def check(context: Context) -> Iterator[Finding]:
         names = context.verdicts.list_unexplained(write.index, Verdict.STALE)
         if names and write.output is None:  # else LD022
             message = f"{begin_sentence(names, 'does', 'do')} not depend on what `{write.kernel}` writes"
-            yield report_write(context, RULE, write, message, outputs=names)
+            yield report_write(
+                context, RULE, write, message, outputs=names, instructions=context.verdicts.list_mixing(names)
+            )
 
 
 def _report(context: Context, read: ReadFinding) -> Finding:

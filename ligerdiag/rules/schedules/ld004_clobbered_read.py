@@ -31,7 +31,15 @@ def check(context: Context) -> Iterator[Finding]:
         if names:
             who = begin_sentence(names, "depends", "depend")
             message = f"{who} on what `{write.kernel}` writes, and should not"
-            yield report_write(context, RULE, write, message, outputs=names, remedy=_describe_help(context, write))
+            yield report_write(
+                context,
+                RULE,
+                write,
+                message,
+                outputs=names,
+                remedy=_describe_help(context, write),
+                instructions=context.verdicts.list_mixing(names),
+            )
 
 
 def _describe_help(context: Context, write: HiddenWrite) -> str:

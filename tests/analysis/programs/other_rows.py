@@ -1,0 +1,86 @@
+"""A kernel overwrites some rows of an array, and others are read afterwards: all that these outputs need stands apart.
+
+Each output named `..._in` reads at least one of the rows that are overwritten.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax_triton
+import triton
+import triton.language as tl
+
+from ligerdiag.model.case import Arg, Case, Draw
+
+SIZE = 16
+FIRST, COUNT = 4, 8
+
+
+@triton.jit
+def bend_rows_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr, FIRST_ROW: tl.constexpr):
+    """Overwrites rows of x."""
+    at = (FIRST_ROW + tl.program_id(0)) * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    place = tl.arange(0, COLUMNS) / COLUMNS + 0.1 * tl.program_id(0)
+    tl.store(sum_ptr + tl.program_id(0), tl.sum(x * (1 + place)))
+    tl.store(x_ptr + at, 0.7 * x * x - 0.4 * place)
+
+
+def bend_rows(x: jax.Array) -> jax.Array:
+    sums = jax.ShapeDtypeStruct((COUNT,), jnp.float32)
+    return jax_triton.triton_call(
+        x, kernel=bend_rows_kernel, out_shape=sums, grid=(COUNT,), COLUMNS=x.shape[1], FIRST_ROW=FIRST
+    )
+
+
+READS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "rows": lambda a, y: a[:4] + y[:4],
+    "rows_in": lambda a, y: a[:5] + y[:5],
+    "turned": lambda a, y: a[::-1][:4] * 2,
+    "turned_in": lambda a, y: a[::-1][:5] * 2,
+    "rolled": lambda a, y: jnp.roll(a, 3, 0)[:7] * 2,
+    "rolled_in": lambda a, y: jnp.roll(a, 3, 0)[:8] * 2,
+    "transposed": lambda a, y: a.T[:, 12:] * 2,
+    "transposed_in": lambda a, y: a.T[:4] * 2,
+    "flat": lambda a, y: a.reshape(-1)[:64] * 2,
+    "flat_in": lambda a, y: a.reshape(-1)[:65] * 2,
+    "wide": lambda a, y: a.reshape(8, 32)[6:] * 2,
+    "wide_in": lambda a, y: a.reshape(8, 32)[5:] * 2,
+    "product": lambda a, y: (a @ y)[:4],
+    "product_in": lambda a, y: (y @ a)[:4],
+    "sums": lambda a, y: a.sum(1)[12:],
+    "sums_in": lambda a, y: a.sum(0),
+    "either": lambda a, y: jax.lax.cond(y[0, 0] > 0, lambda: a[:4], lambda: a[12:]),
+    "either_in": lambda a, y: jax.lax.cond(y[0, 0] > 0, lambda: a[4:8], lambda: a[12:]),
+    "neighbours": lambda a, y: (a[:-1] + a[1:])[:3],
+    "neighbours_in": lambda a, y: (a[:-1] + a[1:])[:4],
+}
+MADE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "product": lambda x, y: x @ y,
+    "elements": lambda x, y: jnp.tanh(x) * 2,
+    "argument": lambda x, y: x,
+}
+
+
+def _make(made: str, name: str) -> Callable[[Any, Any], dict[str, Any]]:
+    def program(x: Any, y: Any) -> dict[str, Any]:
+        array = MADE[made](x, y)
+        total = bend_rows(array).sum()
+        return {"total": total, "read": READS[name](array, y)}
+
+    return program
+
+
+CASES = tuple(
+    Case(
+        name="other_rows",
+        params=(made, name),
+        function=_make(made, name),
+        args=(Arg(shape=(SIZE, SIZE), draw=Draw(seed=1)), Arg(shape=(SIZE, SIZE), draw=Draw(seed=2))),
+        expected={"total": "fresh", "read": "latent|stale|clobbered" if name.endswith("_in") else "fresh"},
+    )
+    for made in MADE
+    for name in READS
+)
