@@ -7,7 +7,7 @@ from functools import cached_property
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.memory import Actual
+from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_rows
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
@@ -18,7 +18,7 @@ from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Positions, is_shard_edge
+from ligerdiag.hlo.dataflow import Dataflow, Positions, Through, is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.roundings import find_rounding_pairs
 
@@ -139,26 +139,30 @@ class Evaluations:
         marked = compute_intended(*arguments, folded=self.folded, derived=mark, records=False)
         return frozenset(name for name, labels in zip(names, marked.outputs, strict=True) if labels & mark)
 
-    def find_apart(self) -> tuple[Labels, ...]:
-        """Returns for each output the hidden writes, a bit each, that overwrite other rows than those it is computed from,
-        by the program and by the schedule; () if no write leaves rows alone, or these are not followed."""
+    def find_apart(self) -> tuple[Labels, tuple[Labels, ...]]:
+        """Returns the hidden writes, a bit each, that leave rows alone, and for each output those of them that overwrite
+        other rows than it is computed from, by the program and by the schedule; () if the rows are not followed."""
         if self.retagged is not None or self.folded or any(map(is_shard_edge, self.program.instructions)):
-            return ()
+            return 0, ()
         placed = [w for w in self.matching.actual if len(w.slices) == 1 and not w.partial and w.region is None]
-        rows = {w.index: found for w in self.writes if (found := _find_rows(w.call, w, self.effects_of)) is not None}
         known = {w.index: w for w in self.writes}
+        placed = [w for w in placed if _is_as_defined(self.optimized, w, known[w.write].operand)]
+        rows = {w.index: found for w in self.writes if (found := _find_rows(w.call, w, self.effects_of)) is not None}
+        written = self.space.bits_of(rows)
         regions = {w: _find_rows(w.call, known[w.write], self.effects_of) for w in placed if w.write in rows}
         left = {w.write for w in self.matching.actual if regions.get(w) is None}
         rows = {index: found for index, found in rows.items() if index not in left | self.matching.ambiguous}
         if not rows:
-            return ()
+            return written, ()
         actual = tuple([replace(w, region=regions[w]) if w.write in rows else w for w in self.matching.actual])
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         meant = compute_intended(*arguments, records=False, rows=rows).outputs
         by_rows = replace(self, matching=replace(self.matching, actual=actual))
         seen = by_rows.run_actual(frozenset(), sights=False).outputs
-        written = self.space.bits_of(rows)
-        return tuple(written & ~self.space.any_fresh(one | other) for one, other in zip(meant, seen, strict=True))
+        followed = self.space.bits_of(rows)
+        return written, tuple(
+            followed & ~self.space.any_fresh(one | other) for one, other in zip(meant, seen, strict=True)
+        )
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
         """Returns each workaround of the program as written that orders and rounds, each subtraction once."""
@@ -230,6 +234,21 @@ def _find_rows(call: HloInstruction, write: HiddenWrite, effects_of: EffectsOf) 
         uses[write.operand].span if write.operand < len(uses) and not write.unknown and write.output is None else None
     )
     return None if span is None else find_rows(call.operands[write.operand].shape, span)
+
+
+_WAYS = Through(tuples=True, calls=True, branches=True, loop_entry=True, arguments=True)
+
+
+def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
+    """Returns whether the operand is what was computed, and no bitcast: rows of a transposed array are not the array's."""
+    value = write.call.operands[operand]
+    for outer in reversed(write.frames[:-1]):
+        if outer.instruction.opcode != "fusion":
+            break
+        if value.opcode != "parameter":
+            return False
+        value = outer.instruction.operands[value.proto.parameter_number]
+    return Dataflow(module, _WAYS).find_definition(value)[0].opcode != "bitcast"
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:

@@ -79,8 +79,19 @@ def propagate(found: Blamed, ambiguities: Ambiguities) -> Blamed:
 
 
 def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluations: Evaluations) -> tuple[Blamed, Ambiguities]:
-    """Takes back what is said of an output and a write that overwrites other rows than those it is computed from."""
-    apart = dict(zip(found.outputs, evaluations.find_apart(), strict=False))
+    """Takes back what is said of an output and a write that overwrites other rows than those it is computed from.
+
+    Of what cannot be taken back, rows that are left alone may be all that is read: right numbers contradict nothing.
+    """
+    written, forgiven = evaluations.find_apart()
+    apart = dict(zip(found.outputs, forgiven, strict=False))
+    decided = frozenset(
+        name
+        for name, output in found.outputs.items()
+        if (wrong := evaluations.space.bits_of(c.write for c in output.causes if c.verdict in _WRONG))
+        and not wrong & ~written
+    )
+    found = replace(found, decided=found.decided | decided)
     pairs = {(name, write) for name, bits in apart.items() for write in evaluations.space.writes_of(bits)}
     if not pairs:
         return found, ambiguities
