@@ -166,6 +166,7 @@ def install_answers() -> None:
         if module is not None:
             _put(module, original.get_backend, get_backend)
     _answer_callbacks()
+    _hide_memory_kinds()
     _answer_by_caller(*answers, get_backend)
     _answer_versions()
 
@@ -244,6 +245,32 @@ def _answer_callbacks() -> None:
             raise
 
     context.get_backend = get_backend
+
+
+class _WithoutMemoryKinds:
+    """A compiled program that does not tell in what memories its outputs are."""
+
+    def __init__(self, executable: Any) -> None:
+        self._executable = executable
+
+    def get_output_memory_kinds(self) -> Any:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executable, name)
+
+
+def _hide_memory_kinds() -> None:
+    """See 6."""
+    library: Any = _find_module("jax._src.interpreters.pxla")
+    original = getattr(library, "get_out_shardings_from_executable", None)
+    if original is None:
+        return
+
+    def get_out_shardings_from_executable(executable: Any, *args: Any, **words: Any) -> Any:
+        return original(_WithoutMemoryKinds(executable) if _TARGET.is_gpu else executable, *args, **words)
+
+    library.get_out_shardings_from_executable = get_out_shardings_from_executable
 
 
 def drop_host_callbacks(lowered: Any) -> None:
