@@ -1,6 +1,7 @@
 """Results by key, in a folder or at any URL that fsspec knows: one JSON a task, there as a whole or not at all.
 
-    <store>/<key>.json      {"format": 1, "key": ..., "dependencies": {file: sha256}, "report": as of check --format json}
+    <store>/<key>.json      {"format": 2, "key": ..., "dependencies": {file: sha256}, "report": as of check --format json,
+                             "data": the whole report, packed, for a page; empty without one}
 
 1. A result is written beside its place and moved there. Two workers that do the same task write the same place.
 2. A store may have been written by anybody who may write to it: what is not a whole result of its key is no result, and its
@@ -10,6 +11,7 @@
 
 import json
 import uuid
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +34,8 @@ class StoredResult:
     """Files, from the root of the case's source, to their sha256."""
     report: Json
     """As `check --format json` has it, with one case."""
+    data: bytes = b""
+    """The whole report, see `pack_record`, that the page of the case is made of; empty where none is wanted."""
 
 
 class ResultStore:
@@ -62,9 +66,12 @@ class ResultStore:
             if len(text) > MAXIMUM_JSON_BYTES or read_int(fields, "format") != FORMAT or read_str(fields, "key") != key:
                 return None
             return StoredResult(
-                key=key, dependencies=read_str_map(fields, "dependencies"), report=read_object(fields, "report")
+                key=key,
+                dependencies=read_str_map(fields, "dependencies"),
+                report=read_object(fields, "report"),
+                data=b64decode(read_str(fields, "data"), validate=True),
             )
-        except (OSError, FieldError):
+        except (OSError, ValueError, FieldError):
             return None
 
     def keep(self, result: StoredResult) -> None:
@@ -74,6 +81,7 @@ class ResultStore:
             "key": result.key,
             "dependencies": dict(result.dependencies),
             "report": result.report,
+            "data": b64encode(result.data).decode(),
         }
         temporary = f"{self._root}/.{result.key}.{uuid.uuid4().hex}"
         try:

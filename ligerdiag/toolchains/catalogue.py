@@ -244,9 +244,7 @@ def find_spec(name: str) -> ToolchainSpec:
             return spec
     known = ", ".join((DEFAULT, *(spec.name for spec in known_toolchains())))
     first, last = known_releases()[0].name, known_releases()[-1].name
-    raise InputError(
-        f"expected a toolchain of {known}, or a release of jax from {first} to {last}, but got `{name}`"
-    )
+    raise InputError(f"expected a toolchain of {known}, or a release of jax from {first} to {last}, but got `{name}`")
 
 
 def _parse_entry(name: str, entry: Json, since: Json) -> ToolchainSpec:
