@@ -6,14 +6,15 @@
 1. A result is written beside its place and moved there. Two workers that do the same task write the same place.
 2. A store may have been written by anybody who may write to it: what is not a whole result of its key is no result, and its
    task runs again.
-3. A result holds as long as the files that it names, from the root of the case's source, have the sha256 that they had.
+3. A store that cannot be reached is no empty one: InputError says what to do, on a worker, too.
+4. A result holds as long as the files that it names, from the root of the case's source, have the sha256 that they had.
 """
 
 import json
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -42,25 +43,29 @@ class ResultStore:
     """The results at one place."""
 
     def __init__(self, place: str) -> None:
-        """place: a folder, which is made, or a URL. Raises InputError where it cannot be opened."""
+        """place: a folder, which is made, or a URL. Raises InputError where it cannot be opened, and so does each method."""
         core: Any = import_module("fsspec.core")
-        try:
+        self._place = place
+        with self._reach("open"):
             self._files, self._root = core.url_to_fs(place)
             self._files.makedirs(self._root, exist_ok=True)
-        except Exception as error:  # each kind of store has its own
-            raise InputError(f"expected to open the store `{place}` but: {error}") from error
 
     def list_keys(self) -> frozenset[str]:
         """Returns the keys that have a result, whole or not."""
-        self._files.invalidate_cache()
-        names = [str(path).rpartition("/")[2] for path in self._files.ls(self._root, detail=False)]
+        with self._reach("list"):
+            self._files.invalidate_cache()
+            try:
+                paths = self._files.ls(self._root, detail=False)
+            except FileNotFoundError:  # a bucket has no folders, and nothing is there yet
+                paths = []
+        names = [str(path).rpartition("/")[2] for path in paths]
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def find(self, key: str) -> StoredResult | None:
         """Returns the result of the key; None where there is none, or something else in its place."""
         path = self._locate(key)
         try:
-            with self._files.open(path, "rb") as file:
+            with self._reach("read"), self._files.open(path, "rb") as file:
                 text = file.read(MAXIMUM_JSON_BYTES + 1)
             fields = parse_object(text)
             if len(text) > MAXIMUM_JSON_BYTES or read_int(fields, "format") != FORMAT or read_str(fields, "key") != key:
@@ -71,11 +76,11 @@ class ResultStore:
                 report=read_object(fields, "report"),
                 data=b64decode(read_str(fields, "data"), validate=True),
             )
-        except (OSError, ValueError, FieldError):
+        except (OSError, ValueError, FieldError):  # each says of this file alone that it is none
             return None
 
     def keep(self, result: StoredResult) -> None:
-        """Writes the result; raises OSError, or what the kind of store raises, where that cannot be."""
+        """Writes the result."""
         fields = {
             "format": FORMAT,
             "key": result.key,
@@ -84,13 +89,31 @@ class ResultStore:
             "data": b64encode(result.data).decode(),
         }
         temporary = f"{self._root}/.{result.key}.{uuid.uuid4().hex}"
+        with self._reach("write"):
+            try:
+                self._files.pipe_file(temporary, (json.dumps(fields) + "\n").encode())
+                self._files.mv(temporary, self._locate(result.key))
+            except BaseException:
+                with suppress(Exception):
+                    self._files.rm_file(temporary)
+                raise
+
+    @contextmanager
+    def _reach(self, what: str) -> Generator[None]:
+        """Turns what each kind of store raises in its own way into an InputError; what a read says of one file stays."""
         try:
-            self._files.pipe_file(temporary, (json.dumps(fields) + "\n").encode())
-            self._files.mv(temporary, self._locate(result.key))
-        except BaseException:
-            with suppress(Exception):
-                self._files.rm_file(temporary)
-            raise
+            yield
+        except Exception as error:
+            if what == "read" and isinstance(error, OSError | ValueError):
+                raise
+            said = " ".join(str(error).split()) or type(error).__name__
+            advice = (
+                "install it, on every worker, too"
+                if isinstance(error, ImportError)
+                else "see that the address is right, that it can be reached from here and from every worker, and that the"
+                " credentials, or the folder's owner, allow it; then the same command goes on"
+            )
+            raise InputError(f"cannot {what} the store `{self._place}`: {said}: {advice}") from error
 
     def _locate(self, key: str) -> str:
         return f"{self._root}/{key}.json"
