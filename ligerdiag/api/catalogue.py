@@ -88,8 +88,8 @@ class ToolchainStatus:
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Returns every toolchain, the default one first, and the releases of jax that were made, by what is on the disk: nothing
-    is started."""
+    """Returns every toolchain, the default one first, and the releases of jax that were made, by what is on the disk:
+    nothing is started."""
     made = [spec for spec in known_releases() if locate_environment(spec, cache).is_dir()]
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in (*known_toolchains(), *made))))
 

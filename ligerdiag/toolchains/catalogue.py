@@ -256,13 +256,15 @@ def _parse_entry(name: str, entry: Json, since: Json) -> ToolchainSpec:
         if match is None or match["name"] in packages:
             raise FieldError(f"expected one exact version of each package of `{name}` but got `{pin}`")
         packages[match["name"]] = match["version"]
+    if "jax" not in packages:
+        raise FieldError(f"expected a version of jax among the packages of `{name}`")
     return ToolchainSpec(
         name=name,
         about=read_str(entry, "about"),
         python=read_str(entry, "python"),
         packages=packages,
         options=read_record(Mapping[str, Flag], entry, "options"),
-        unknown_target_fields=_find_unknown_fields(packages.get("jax", ""), since),
+        unknown_target_fields=_find_unknown_fields(packages["jax"], since),
     )
 
 
@@ -270,6 +272,7 @@ def _list_releases(base: ToolchainSpec, entry: Json, since: Json) -> Iterator[To
     """Yields the base with each jax and jaxlib of `releases`."""
     releases = read_str_map(entry, "releases") if "releases" in entry else {}
     for jax, jaxlib in releases.items():
+        _read_version(jax)
         own = {
             name: jax if name == "jax" else jaxlib
             for name in base.packages

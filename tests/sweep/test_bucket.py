@@ -88,7 +88,7 @@ def test_a_store_that_cannot_be_reached_says_what_to_do(bucket: str, monkeypatch
     one = StoredResult(key="ab", dependencies={}, report={})
     for ask in (store.list_keys, lambda: store.find("ab"), lambda: store.keep(one)):
         with pytest.raises(
-            InputError, match="cannot (list|read|write) the store .*: the wire is cut: .*can be reached"
+            InputError, match=r"cannot (list|read|write) the store .*: the wire is cut: .*can be reached"
         ):
             ask()
 
