@@ -101,7 +101,8 @@ def install_answers() -> None:
     jax: Any = importlib.import_module("jax")
     backend: Any = importlib.import_module("jax.extend.backend")
     original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _ASKED})
-    original.get_backend = backend.get_backend
+    bridge: Any = _find_module("jax.lib.xla_bridge")  # its old place, the only one before 0.4.32
+    original.get_backend = (backend if hasattr(backend, "get_backend") else bridge).get_backend
     original.get_default_device = getattr(backend, "get_default_device", None)
 
     def default_backend() -> str:
@@ -162,8 +163,8 @@ def install_answers() -> None:
 
     if original.get_default_device is not None:
         _put(backend, original.get_default_device, get_default_device)
-    for module in (backend, _find_module("jax.lib.xla_bridge")):  # its old name, where this JAX has it
-        if module is not None:
+    for module in (backend, bridge):
+        if hasattr(module, "get_backend"):
             _put(module, original.get_backend, get_backend)
     _answer_callbacks()
     _hide_memory_kinds()
