@@ -52,12 +52,13 @@ class ResultStore:
 
     def list_keys(self) -> frozenset[str]:
         """Returns the keys that have a result, whole or not."""
+        paths: list[Any] = []
         with self._reach("list"):
             self._files.invalidate_cache()
             try:
                 paths = self._files.ls(self._root, detail=False)
             except FileNotFoundError:  # a bucket has no folders, and nothing is there yet
-                paths = []
+                return frozenset()
         names = [str(path).rpartition("/")[2] for path in paths]
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 

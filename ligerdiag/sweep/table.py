@@ -32,7 +32,7 @@ from ligerdiag.render.html.matrix import MatrixCell, MatrixRow, render_matrix_ht
 from ligerdiag.sweep.campaign import SweepReport, SweepRow
 from ligerdiag.sweep.grid import SweepColumn
 from ligerdiag.toolchains.catalogue import DEFAULT
-from ligerdiag.untrusted_files import MAXIMUM_UNPACKED_RATIO, SMALL_UNPACKED_BYTES
+from ligerdiag.untrusted_files import MAXIMUM_UNPACKED_RATIO, SANDBOX_ANSWER_BYTES, SMALL_UNPACKED_BYTES
 
 PAGES = "pages"
 """Folder beside the matrix."""
@@ -170,7 +170,7 @@ def render_case_page(data: bytes, case_id: str) -> str:
     data: as `pack_record` made it of a CheckReport, by whoever wrote the store.
     """
     try:
-        bound = max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data))
+        bound = min(max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data)), SANDBOX_ANSWER_BYTES)
         report = unpack_record(CheckReport, data, maximum=bound)
         case = next((case for case in report.cases if case.id == case_id), report.cases[0])
         return render_case_html(case, report, index=f"../{INDEX}")

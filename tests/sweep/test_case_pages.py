@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 __all__ = ["browser"]
-_LINK = re.compile(r'<a href="(pages/[^"]*)">')
+_LINK = re.compile(r'<a class="cell" href="(pages/[^"]*)">')
 
 
 @pytest.fixture(scope="module")
