@@ -88,7 +88,7 @@ def test_a_click_on_a_cell_shows_its_page_and_the_way_back(out: Path, browser: "
         assert visit.complaints == []
 
 
-def test_a_page_is_made_of_a_whole_report_alone(out: Path) -> None:
+def test_a_page_is_made_of_a_whole_report_alone() -> None:
     case = make_case(view=make_view(), findings=(make_finding(),))
     report = make_report(make_case("another", Status.NOTHING, outputs={}), case)
     data = pack_record(report)
