@@ -157,7 +157,8 @@ def test_ten_kills_of_a_worker_the_scheduler_or_the_client_lose_nothing_and_dupl
                 case "scheduler":
                     machines.kill("scheduler")
                     said, trouble = client.communicate(timeout=180)  # it says so, and does not wait for ever
-                    assert client.returncode == (3 if was_running else 0), said + trouble
+                    codes = (2, 3) if was_running else (0,)  # 2: it had not found the scheduler yet
+                    assert client.returncode in codes, said + trouble
                     assert "Traceback" not in trouble
                 case _:
                     client.kill()
