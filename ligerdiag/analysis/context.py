@@ -120,8 +120,8 @@ def compute_context(
     if matching.foreign:
         writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of, broken))
         matching = adopt_foreign(matching, writes, positions)
-    crossed = {write.index for write in writes if {write.operand, ANY_OPERAND} & crossed_operands}
-    matching = replace(matching, ambiguous=matching.ambiguous | crossed)
+    crossed = frozenset(write.index for write in writes if {write.operand, ANY_OPERAND} & crossed_operands)
+    matching = replace(matching, crossed=crossed)
     carriers = compute_carriers(writes)
     found = (count_loops(optimized, one.frames) for one in matching.actual)
     space = LabelSpace(len(writes), max([*(write.loop_depth for write in writes), *found], default=0))
