@@ -37,7 +37,9 @@ make versions      # runs the sweep of docs/versions.toml, and writes both
 
 Releases that follow each other and say the same are one line. Outputs that are not `fresh` are named, with their verdict;
 `fresh` alone stands for a cell whose outputs are all right for a reason. `≠` marks what differs from the nearest cell
-above that says anything, and `—` what could not be analysed.
+above that says anything, and `—` what could not be analysed. Releases that say nothing of any GPU are in no line.
+`unknown` from 0.4.38 to 0.6.1 is JAX's own doing: it has put readers of what the kernel overwrites on the other side of
+the call than where their author has them ([architecture.md](architecture.md), Toolchains).
 """
 ABOUT = {
     "seed_flce[False": "It overwrites the logits and tells nobody.",
