@@ -149,10 +149,7 @@ def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
         program=compute_footprints(program, kernels),
         optimized=compute_footprints(optimized, kernels),
         operations={tag: tuple(found) for tag, found in operations.items()},
-        is_partitioned=any(
-            list(one.shape.dimensions) != list(other.shape.dimensions)
-            for one, other in zip(program.entry.parameters, optimized.entry.parameters, strict=False)
-        ),
+        is_partitioned=is_partitioned(program, optimized),
     )
     refuted = [
         one.id
@@ -160,6 +157,14 @@ def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
         if (found := belief.find_operations(optimized, one)) and not belief.may_be(one, found)
     ]
     return replace(belief, refuted=frozenset(refuted))
+
+
+def is_partitioned(program: HloModule, optimized: HloModule) -> bool:
+    """Whether the optimized module has shards of the program's parameters."""
+    return any(
+        list(one.shape.dimensions) != list(other.shape.dimensions)
+        for one, other in zip(program.entry.parameters, optimized.entry.parameters, strict=False)
+    )
 
 
 def _has_grown(operation: HloInstruction, instruction: HloInstruction) -> bool:

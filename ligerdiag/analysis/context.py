@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from ligerdiag.analysis.belief import Belief
-from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers
+from ligerdiag.analysis.belief import Belief, compute_belief, is_partitioned
+from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers, find_lost
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
 from ligerdiag.analysis.evaluation.memory import Actual, Places
@@ -163,6 +163,8 @@ def compute_context(
     possible: Mapping[int, Labels] = {}
     if belief is not None and writes:
         possible = belief.find_possible_carriers(optimized, carriers, space)
+    elif retagged is None and not folded:
+        possible = _find_partitioned_carriers(program, optimized, find_lost(optimized, carriers), space)
     return Context(
         **_list_fields(pair),
         verdicts=judge(pair, run, output_names, possible),
@@ -173,6 +175,17 @@ def compute_context(
         refuted=frozenset() if belief is None else belief.refuted,
         derived=run.find_derived(intended, output_names),
     )
+
+
+def _find_partitioned_carriers(
+    program: HloModule, optimized: HloModule, lost: Carriers, space: LabelSpace
+) -> Mapping[int, Labels]:
+    """Maps instruction ids to the ORIG labels that may start there: the partitioner gives some of what it makes of an
+    operation no tag."""
+    if not lost.paths or not is_partitioned(program, optimized):
+        return {}
+    possible = compute_belief(program, optimized).find_possible_carriers(optimized, lost, space)
+    return {number: labels for number, labels in possible.items() if number not in optimized.tags}
 
 
 def _find_foreign_writes(

@@ -18,7 +18,7 @@ Where XLA aborts, and where a program holds what replay does not compute, nothin
 
 import resource
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -30,14 +30,14 @@ from ligerdiag.compile.cases.selectors import parse_selectors
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
-from ligerdiag.fuzz.programs import RandomProgram, draw_program
-from ligerdiag.fuzz.rows import CALLED_WRONG, FuzzOptions, FuzzReport, JudgedProgram, judge_case, load_rows
+from ligerdiag.fuzz.drawing import draw_program
+from ligerdiag.fuzz.programs import RandomProgram
+from ligerdiag.fuzz.rows import FuzzOptions, FuzzReport, JudgedProgram, judge_case, list_doubted, load_rows, look_again
 from ligerdiag.fuzz.shrink import measure, shrink
 from ligerdiag.fuzz.source import render_case_file
-from ligerdiag.judgement.agreement import WRONG
 from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
-from ligerdiag.replay.service.more_draws import DrawsAnswer, DrawsRequest, make_draws_job
+from ligerdiag.replay.service.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
 from ligerdiag.replay.service.service import compute_environment
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
 
@@ -45,7 +45,8 @@ BATCH = 24
 """Programs of one file: a process that is ended loses no more than these."""
 LEAST = 4
 """Programs that a process is started for."""
-DRAWS_WORKER = "ligerdiag.replay.service.more_draws"
+type Judge = Callable[[Sequence[RandomProgram], str], Mapping[int, JudgedProgram]]
+"""Some programs of one seed and a kind of contradiction to the rows of those that could be judged, by variant."""
 
 
 def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> FuzzReport:
@@ -67,7 +68,14 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
     report.judged, report.seconds = len(report.rows) - before, read_processor_seconds() - started
     if report.ended_by is None:
         with work_until_ended() as work:
-            _write_contradictions(report, options, tell)
+
+            def judge(some: Sequence[RandomProgram], kind: str) -> Mapping[int, JudgedProgram]:
+                told = rename_phase(tell, f"shrink {some[0].seed}")
+                rows = {case.id: row for case, row in _judge(some, options, told, reference=kind == "reference")}
+                ids = {one.variant: f"fuzz[{one.seed}-{one.variant}]" for one in some}
+                return {variant: rows[case_id] for variant, case_id in ids.items() if case_id in rows}
+
+            write_contradictions(report, options, judge)
         report.ended_by = work.ending
     return report
 
@@ -119,39 +127,38 @@ def _judge(
         template=COMPILE_WORKER,
         environment=compute_environment(1),
     ) as pool:
-        asked: list[tuple[CaseReport, Future[DrawsAnswer] | None]] = []
+        asked: list[tuple[CaseReport, JudgedProgram, Future[DrawsAnswer] | None]] = []
         for case in checked.cases:
             if _is_undone(case):
                 continue
-            future = None
+            row, future = judge_case(case), None
             if case.replay is not None and case.replay.state is ReplayState.DONE:
-                doubted = tuple(
-                    name
-                    for name, verdict in case.outputs.items()
-                    if verdict.value in CALLED_WRONG and name in case.replay.outputs
-                    if case.replay.outputs[name].attribution not in WRONG
+                request = DrawsRequest(
+                    source=source, case_id=case.id, artifact=case.artifact, doubted=list_doubted(row)
                 )
-                request = DrawsRequest(source=source, case_id=case.id, artifact=case.artifact, doubted=doubted)
                 future = pool.submit(make_draws_job(request, options.timeout))
-            asked.append((case, future))
-        for case, future in asked:
+            asked.append((case, row, future))
+        for case, row, future in asked:
             try:
-                more = None if future is None else future.result()
+                more = DrawsAnswer() if future is None else future.result()
             except LigerdiagError as error:
                 more = DrawsAnswer(not_covered=describe_error(error))
-            rows.append((case, judge_case(case, more)))
+            rows.append((case, look_again(row, more)))
     return rows
 
 
-def _write_contradictions(report: FuzzReport, options: FuzzOptions, tell: Callable[[Progress], None]) -> None:
-    """Writes each case file that is not there yet, also those that an ended run left out."""
+def write_contradictions(report: FuzzReport, options: FuzzOptions, judge: Judge) -> None:
+    """Writes each case file that is not there yet, also those that an ended run left out.
+
+    judge: what tries smaller programs.
+    """
     folder = options.directory / "contradictions"
     for seed, row in report.rows.items():
         for kind in row.contradictions:
             path = folder / f"{seed}-{kind}.py"
             if not path.exists():
                 folder.mkdir(exist_ok=True)
-                path.write_text(_render_contradiction(draw_program(seed), kind, options, tell), encoding="utf-8")
+                path.write_text(_render_contradiction(draw_program(seed), kind, row, options, judge), encoding="utf-8")
                 report.files += (path,)
 
 
@@ -167,25 +174,27 @@ def _is_undone(case: CaseReport) -> bool:
 
 
 def _render_contradiction(
-    program: RandomProgram, kind: str, options: FuzzOptions, tell: Callable[[Progress], None]
+    program: RandomProgram,
+    kind: str,
+    row: JudgedProgram,
+    options: FuzzOptions,
+    judge: Judge,
 ) -> str:
     """Shrinks the program while it shows this kind; returns what is left as the source of a case file."""
-    words = ""
+    words = row.contradictions[kind]
 
     def find_shown(some: Sequence[RandomProgram]) -> Sequence[RandomProgram]:
         nonlocal words
-        told = _rename_phase(tell, f"shrink {program.seed}")
-        rows = _judge(some, options, told, reference=kind == "reference")
-        shown = {case.id: row.contradictions[kind] for case, row in rows if kind in row.contradictions}
-        kept = [one for one in some if f"fuzz[{one.seed}-{one.variant}]" in shown]
-        if kept:
-            best = min(kept, key=measure)
-            words = shown[f"fuzz[{best.seed}-{best.variant}]"]
-        return kept
+        rows = judge(some, kind)
+        shown = {
+            one: rows[one.variant] for one in some if one.variant in rows and kind in rows[one.variant].contradictions
+        }
+        if shown:
+            words = shown[min(shown, key=measure)].contradictions[kind]
+        return tuple(shown)
 
     small = shrink(program, find_shown) if options.shrink and kind != "fault" else program
-    about = f"Program {program.seed} of `ligerdiag fuzz`, {options.target}: {words or kind}."
-    return render_case_file([small], about)
+    return render_case_file([small], f"Program {program.seed} of `ligerdiag fuzz`, {row.target}: {words}.")
 
 
 def _check(
@@ -219,7 +228,7 @@ def _count_behind(tell: Callable[[Progress], None], done: int, total: int) -> Ca
     return told
 
 
-def _rename_phase(tell: Callable[[Progress], None], phase: str) -> Callable[[Progress], None]:
+def rename_phase(tell: Callable[[Progress], None], phase: str) -> Callable[[Progress], None]:
     return lambda p: tell(Progress(phase=phase, event=p.event, done=p.done, total=p.total))
 
 

@@ -3,19 +3,22 @@
 In the campaign's directory:
 
     device.jsonl            one line a program, written as soon as it is known; a campaign goes on behind what is there
+    contradictions/         `SEED-KIND.py`, a case file that stands alone, for each contradiction
     artifacts/SEED.tar.xz   the device's artifact of a program whose witnesses contradict each other, while there is room
 
 1. Three draws of the arguments are run, several times each. What is right is program order, as replay computes it; the
    error against the formulas in plain jnp stands beside it.
 2. Products are computed in full precision (`JAX_DEFAULT_MATMUL_PRECISION`): what is rounded to TF32 on the way to a
    maximum or to a branch would hide what is looked for. XLA does not tune: it takes most of the time of a compile.
-3. A program that needs more GPUs than there are is left out.
+3. The replay of the device's artifact says of more draws which outputs are wrong and which are right within what
+   roundings come to, see `replay.service.more_draws`.
+4. A program that needs more GPUs than there are is left out.
 """
 
 import os
 import subprocess
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,16 +38,18 @@ from ligerdiag.device.job import (
 from ligerdiag.device.service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
 from ligerdiag.ending import work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError, describe_error
-from ligerdiag.fuzz.campaign import read_processor_seconds
+from ligerdiag.fuzz.campaign import read_processor_seconds, write_contradictions
 from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
-from ligerdiag.fuzz.programs import draw_program
-from ligerdiag.fuzz.rows import FuzzOptions, FuzzReport, JudgedProgram, load_known
+from ligerdiag.fuzz.drawing import draw_program
+from ligerdiag.fuzz.programs import RandomProgram
+from ligerdiag.fuzz.rows import FuzzOptions, FuzzReport, JudgedProgram, list_doubted, load_known, look_again, sort_out
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.judgement.agreement import compute_disagreements
 from ligerdiag.model.findings import PROGRAM_ORDER, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Inspection, Progress
+from ligerdiag.replay.service.more_draws import DRAWS_WORKER, DrawsRequest, make_draws_job
 from ligerdiag.replay.service.service import compute_environment
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
@@ -53,7 +58,7 @@ from ligerdiag.workers.starts import Templates
 DEVICE = "device"
 """Name of the target in a row."""
 _FILE = "device.jsonl"
-_ARTIFACT_BYTES = 8 << 20
+_ARTIFACT_BYTES = 12 << 20
 """Of all artifacts that are kept."""
 _TUNING = "xla_gpu_autotune_level"
 _TUNED = {_TUNING: 4}
@@ -97,6 +102,21 @@ def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) 
     report.rows = load_device_rows(path)
     report.judged, report.seconds = len(report.rows) - before, read_processor_seconds() - started
     report.ended_by = work.ending
+    if report.ended_by is None:
+        alone = Share(directory=str(options.directory), seeds=(), target=DEVICE, timeout=options.timeout)
+
+        def judge(some: Sequence[RandomProgram], kind: str) -> Mapping[int, JudgedProgram]:
+            share = replace(alone, gpus=",".join(gpus[: some[0].devices]))
+            rows: dict[int, JudgedProgram] = {}
+            for program, (row, _) in zip(some, _judge_programs(some, share), strict=True):
+                rows[program.variant] = row.judged
+                told = Progress(phase=f"shrink {program.seed}", event="finished", done=len(rows), total=len(some))
+                tell(told)
+            return rows
+
+        with work_until_ended() as work:
+            write_contradictions(report, options, judge)
+        report.ended_by = work.ending
     return report
 
 
@@ -137,27 +157,37 @@ def load_device_rows(path: Path) -> dict[int, JudgedProgram]:
 
 def judge_share(share: Share) -> None:
     """Judges the share's programs, each with a row."""
+    directory = Path(share.directory)
+    for start in range(0, len(share.seeds), _PORTION):
+        programs = [draw_program(seed) for seed in share.seeds[start : start + _PORTION]]
+        for row, artifact in _judge_programs(programs, share):
+            if artifact is not None and row.judged.contradictions:
+                _keep(artifact, directory / "artifacts", row.judged.seed)
+            append_row(directory / _FILE, row)
+
+
+def _judge_programs(programs: Sequence[RandomProgram], share: Share) -> Iterator[tuple[DeviceRow, Artifact | None]]:
+    """Yields the row of each program, in their order, and its artifact, which is gone with the next one."""
     scratch = ScratchFolder("fuzz-device")
     try:
+        cache, toolchain = Cache(scratch.path / "cache"), current_toolchain()
+        path = scratch.path / f"programs_{programs[0].seed}.py"
+        path.write_text(render_case_file(programs, "Programs."), encoding="utf-8")
         with Templates() as templates:
-            cache = Cache(scratch.path / "cache")
-            for start in range(0, len(share.seeds), _PORTION):
-                seeds = share.seeds[start : start + _PORTION]
-                path = scratch.path / f"programs_{start}.py"
-                path.write_text(render_case_file([draw_program(s) for s in seeds], "Programs."), encoding="utf-8")
-                toolchain = current_toolchain()
-                with Pool(cache=cache, toolchain=toolchain, jobs=1, templates=templates) as pool:
-                    cases = discover_cases((str(path),), pool=pool)
-                with (
-                    _open_pool(cache, share, DEVICE_WORKER, make_device_environment(share.gpus)) as devices,
-                    _open_pool(cache, share, COMPARISON_WORKER, compute_environment(1)) as replays,
-                    open_readers(toolchain, cache, templates) as readers,
-                ):
-                    bench = _Bench(devices=devices, replays=replays, readers=readers, cache=cache)
-                    for case in cases:
-                        if share.is_over:
-                            return
-                        _judge_case(bench, case, Path(share.directory))
+            with Pool(cache=cache, toolchain=toolchain, jobs=1, templates=templates) as pool:
+                cases = {case.id: case for case in discover_cases((str(path),), pool=pool)}
+            with (
+                _open_pool(cache, share, DEVICE_WORKER, make_device_environment(share.gpus)) as devices,
+                _open_pool(cache, share, COMPARISON_WORKER, compute_environment(1)) as replays,
+                _open_pool(cache, share, DRAWS_WORKER, compute_environment(1)) as draws,
+                open_readers(toolchain, cache, templates) as readers,
+            ):
+                bench = _Bench(devices=devices, replays=replays, draws=draws, readers=readers, cache=cache)
+                for program in programs:
+                    if share.is_over:
+                        return
+                    variant = f"-{program.variant}" if program.variant else ""
+                    yield _judge_case(bench, cases[f"fuzz[{program.seed}{variant}]"], program)
     finally:
         scratch.remove()
 
@@ -166,6 +196,7 @@ def judge_share(share: Share) -> None:
 class _Bench:
     devices: Pool
     replays: Pool
+    draws: Pool
     readers: Pool
     cache: Cache
 
@@ -189,9 +220,8 @@ def _open_pool(cache: Cache, share: Share, module: str, environment: dict[str, s
     )
 
 
-def _judge_case(bench: _Bench, case: CaseSpec, directory: Path) -> None:
-    seed = int(case.id.partition("[")[2].rstrip("]"))
-    row = DeviceRow(judged=JudgedProgram(seed=seed, target=DEVICE), devices=draw_program(seed).devices)
+def _judge_case(bench: _Bench, case: CaseSpec, program: RandomProgram) -> tuple[DeviceRow, Artifact | None]:
+    row = DeviceRow(judged=JudgedProgram(seed=program.seed, target=DEVICE), devices=program.devices)
     results, artifact = ScratchFolder("device"), None
     try:
         answer, request = _run(bench, case, str(results.path))
@@ -202,6 +232,8 @@ def _judge_case(bench: _Bench, case: CaseSpec, directory: Path) -> None:
         job = make_comparison_job(ask_to_compare(request, artifact.directory), bench.replays.timeout)
         compared = bench.replays.submit(job).result()
         row = describe_run(row, inspection, compared, answer)
+        if not compared.not_covered:
+            row = replace(row, judged=_look_again(bench, case, artifact, row.judged))
     except InputError:
         raise  # there is no GPU to be had: nothing is said of the program
     except LigerdiagError as error:
@@ -211,9 +243,7 @@ def _judge_case(bench: _Bench, case: CaseSpec, directory: Path) -> None:
         row = replace(row, judged=replace(row.judged, contradictions={"fault": words}, unjudged=words))
     finally:
         results.remove()
-    if artifact is not None and row.judged.contradictions:
-        _keep(artifact, directory / "artifacts", seed)
-    append_row(directory / _FILE, row)
+    return row, artifact
 
 
 def _run(bench: _Bench, case: CaseSpec, results: str) -> tuple[DeviceAnswer, DeviceRequest]:
@@ -227,6 +257,17 @@ def _run(bench: _Bench, case: CaseSpec, results: str) -> tuple[DeviceAnswer, Dev
             if flags or _NEEDS_TUNING not in str(error):
                 raise
     raise AssertionError
+
+
+def _look_again(bench: _Bench, case: CaseSpec, artifact: Artifact, row: JudgedProgram) -> JudgedProgram:
+    """See 3."""
+    request = DrawsRequest(
+        source=case.source, case_id=case.id, artifact=str(artifact.directory), doubted=list_doubted(row)
+    )
+    try:
+        return look_again(row, bench.draws.submit(make_draws_job(request, bench.draws.timeout)).result())
+    except LigerdiagError:
+        return sort_out(row)  # what the runs say stands
 
 
 def describe_run(row: DeviceRow, inspection: Inspection, compared: ComparisonAnswer, answer: DeviceAnswer) -> DeviceRow:

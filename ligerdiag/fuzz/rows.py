@@ -128,26 +128,43 @@ def load_known[R](kind: type[R], path: Path) -> list[R]:
     return rows
 
 
-def judge_case(case: CaseReport, more: DrawsAnswer | None = None) -> JudgedProgram:
-    """Verdicts, numbers and contradictions of one program. more: what further draws say."""
+def judge_case(case: CaseReport) -> JudgedProgram:
+    """Verdicts, numbers and contradictions of one program."""
     numbers: Mapping[str, OutputNumbers] = case.replay.outputs if case.replay is not None else {}
     unjudged = case.error
     if case.replay is not None and case.replay.state is not ReplayState.DONE:
         unjudged = f"{case.replay.state.value}: {case.replay.reason}"
-    row = JudgedProgram(
+    return JudgedProgram(
         seed=int(case.id.partition("[")[2].rstrip("]").partition("-")[0]),
         target=case.target,
         outputs={
             name: (verdict.value, numbers[name].attribution.value if name in numbers else "none")
             for name, verdict in case.outputs.items()
         },
-        looks={name: (word.value, more.ratios[name]) for name, word in more.words.items()} if more is not None else {},
-        draws=more.draws if more is not None else 0,
         contradictions=dict(_find_contradictions(case)),
         notes=case.coverage.not_covered,
         unjudged=unjudged,
     )
-    return sort_out(row)
+
+
+def list_doubted(row: JudgedProgram) -> tuple[str, ...]:
+    """Names of the outputs that are called wrong, and that the first draw does not show to be."""
+    return tuple(
+        name
+        for name, (verdict, numbers) in row.outputs.items()
+        if verdict in CALLED_WRONG and numbers not in ("none", *WRONG)
+    )
+
+
+def look_again(row: JudgedProgram, more: DrawsAnswer) -> JudgedProgram:
+    """The row with what further draws say, and the contradictions by all draws."""
+    return sort_out(
+        replace(
+            row,
+            looks={name: (word.value, more.ratios[name]) for name, word in more.words.items()},
+            draws=more.draws,
+        )
+    )
 
 
 def find_words(row: JudgedProgram) -> dict[str, str]:

@@ -122,8 +122,9 @@ def _shrink_block(block: Body) -> Iterator[Body]:
     for position, step in enumerate(block.steps):
         before, behind = block.steps[:position], block.steps[position + 1 :]
         known = [*block.parameters, *(value for one in before for value in one.outputs)]
-        instead = {value: _find_other(value.kind, step.inputs, known) for value in step.outputs}
-        if all(other is not None for other in instead.values()) or not instead:
+        read = {*block.results, *_find_read(behind)}
+        instead = {value: _find_other(value.kind, step.inputs, known) for value in step.outputs if value in read}
+        if all(other is not None for other in instead.values()):
             names = {value: other for value, other in instead.items() if other is not None}
             rest = tuple(_rename_step(one, names) for one in behind)
             results = tuple(names.get(value, value) for value in block.results)
@@ -134,6 +135,13 @@ def _shrink_block(block: Body) -> Iterator[Body]:
             for smaller in _shrink_block(inner):
                 blocks = (*step.blocks[:number], smaller, *step.blocks[number + 1 :])
                 yield replace(block, steps=(*before, replace(step, blocks=blocks), *behind))
+
+
+def _find_read(steps: Sequence[Step]) -> Iterator[Variable]:
+    for step in steps:
+        yield from step.inputs
+        for block in step.blocks:
+            yield from (*block.results, *_find_read(block.steps))
 
 
 def _find_other(kind: ArrayKind, inputs: Sequence[Variable], known: Sequence[Variable]) -> Variable | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from ligerdiag.fuzz.programs import COLUMNS, KERNELS, Body, RandomProgram, Step, Variable
+from ligerdiag.fuzz.programs import COLUMNS, KERNELS, PALLAS, Body, RandomProgram, Step, Variable
 
 OPERATIONS = {
     "tanh": "jnp.tanh({0})",
@@ -51,8 +51,26 @@ OPERATIONS = {
 }
 """Word of a step to its expression."""
 
+_MOVES = (
+    "flip",
+    "roll",
+    "halves",
+    "take",
+    "moving",
+    "pad",
+    "reshape",
+    "transpose",
+    "cast",
+    "top",
+    "strided",
+    "split",
+    "join",
+)
+"""Words that compute nothing, so that they take values of eight bits as they are."""
+_EIGHT_BITS = "float8_e4m3fn"
 _LAYOUTS = {"rows": 'P("d", None)', "columns": 'P(None, "d")', "whole": "P()"}
 _PARTITIONS = {"rows": '("d", None)', "columns": '(None, "d")', "whole": "()"}
+_PALLAS = "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import triton as pallas_triton\n"
 _DRAWS = 1_000_000_007
 """Between the seeds of one argument's draws."""
 _HEAD = """from functools import partial
@@ -62,7 +80,7 @@ import jax.numpy as jnp
 import jax_triton
 import triton
 import triton.language as tl
-from jax.sharding import PartitionSpec as P
+{pallas}from jax.sharding import PartitionSpec as P
 
 from ligerdiag.model.case import Arg, Case, Draw
 """
@@ -89,7 +107,8 @@ def render_case_file(programs: Sequence[RandomProgram], about: str, *, reference
     body = "\n\n".join(functions)
     cases = "\n".join(_render_case(program, reference=reference) for program in programs)
     parts = "\n\n".join(_find_parts(body))
-    return f'"""{about}"""\n\n{_HEAD}\n\n{parts}\n\n{body}\n\nCASES = (\n{cases}\n)\n'
+    head = _HEAD.format(pallas=_PALLAS if "pl." in parts else "")
+    return f'"""{about}"""\n\n{head}\n\n{parts}\n\n{body}\n\nCASES = (\n{cases}\n)\n'
 
 
 def _find_parts(body: str) -> Iterator[str]:
@@ -182,7 +201,7 @@ def _render_step(step: Step, sizes: Sizes) -> list[str]:
         case "loss":
             x = _name(step.inputs)
             return [f'loss, {x} = find_loss(plain, {x}, "{step.mode}")', "total = total + loss"]
-        case "scan" | "map" | "while" | "cond":
+        case "scan" | "map" | "vmap" | "while" | "cond":
             return _CONTROL[step.word](step, sizes)
         case "call":
             return _render_call(step, sizes)
@@ -196,7 +215,10 @@ def _render_step(step: Step, sizes: Sizes) -> list[str]:
 
 def _fill(template: str, step: Step, sizes: Sizes) -> str:
     kinds = {value.kind.dtype for value in step.inputs}
-    operands = [f"v{value.number}" if len(kinds) == 1 else _wide(value) for value in step.inputs]
+    is_narrow = kinds == {_EIGHT_BITS} and step.word not in _MOVES
+    operands = [f"v{value.number}" if len(kinds) == 1 and not is_narrow else _wide(value) for value in step.inputs]
+    if is_narrow and step.outputs[0].kind.dtype == _EIGHT_BITS:
+        template = f"({template}).astype(jnp.{_EIGHT_BITS})"
     rows = step.inputs[0].kind.rows * sizes.scale
     return template.format(
         *operands,
@@ -214,13 +236,14 @@ def _fill(template: str, step: Step, sizes: Sizes) -> str:
 
 def _render_kernel(step: Step, sizes: Sizes) -> list[str]:
     written = step.inputs if step.word == "turn" else step.inputs[:1]
+    function = "overwrite_by_pallas" if step.word in PALLAS else "overwrite"
     words = ["plain", f"{step.word}_kernel", f"{step.word}_formula", *(f"v{value.number}" for value in step.inputs)]
     words += ["written=2"] if len(written) == 2 else []
     words += [f'mode="{step.mode}"'] if step.mode != "hidden" else []
     words += ["one_program=True"] if step.word == "carry" else []
     sums = f"sums{step.outputs[0].number}"
     return [
-        f"{sums}, ({_name(written)},) = overwrite({', '.join(words)})",
+        f"{sums}, ({_name(written)},) = {function}({', '.join(words)})",
         f"total = total + {sums}.sum() * 1e-2",
         f"{_name(step.outputs)} = jnp.outer({sums} / {sizes.columns}, jnp.cos(jnp.arange({sizes.columns})))",
     ]
@@ -237,8 +260,15 @@ def _function(step: Step, position: int = 0) -> str:
     return f"{step.word.replace('while', 'loop')}_{first}"
 
 
+def _predicate(step: Step, value: Variable) -> str:
+    """Compares two elements, others in each step: an inner branch is not decided by an outer one."""
+    row, column = step.numbers[0] % 8, step.numbers[1] % COLUMNS
+    return f"v{value.number}[{row}, {column}] > v{value.number}[{7 - row}, {COLUMNS - 1 - column}]"
+
+
 def _stack(step: Step, value: Variable) -> str:
-    length = 1 + step.numbers[1] % 3
+    # JAX squeezes a batch of one before a kernel of Pallas, and the kernel overwrites what that makes
+    length = 2 + step.numbers[1] % 2 if step.word == "vmap" else 1 + step.numbers[1] % 3
     return f"jnp.stack([v{value.number} * ({_constant(step)} + 0.2 * i) for i in range({length})])"
 
 
@@ -259,16 +289,17 @@ def _render_scan(step: Step, sizes: Sizes) -> list[str]:
 
 def _render_map(step: Step, sizes: Sizes) -> list[str]:
     (block,), name, (stacked,) = step.blocks, _function(step), step.outputs
+    mapped = "jax.vmap({})({})" if step.word == "vmap" else "jax.lax.map({}, {})"
     return [
         *_define(name, block, sizes, f"v{block.results[0].number}, total"),
-        f"stacked, totals = jax.lax.map({name}, {_stack(step, step.inputs[0])})",
+        f"stacked, totals = {mapped.format(name, _stack(step, step.inputs[0]))}",
         f"v{stacked.number}, total = stacked.mean(0), total + totals.sum()",
     ]
 
 
 def _render_while(step: Step, sizes: Sizes) -> list[str]:
     (block,), name, (x,) = step.blocks, _function(step), step.inputs
-    count = ["2", "3", f"1 + (v{x.number}[0, 0] > 0).astype(jnp.int32)"][step.numbers[1] % 3]
+    count = ["2", "3", f"1 + ({_predicate(step, x)}).astype(jnp.int32)"][step.numbers[1] % 3]
     parameter, result = block.parameters[0].number, block.results[0].number
     before = f"v{parameter}, before = carry"
     lines = _define(name, block, sizes, f"v{result}, before + total", "_, carry")
@@ -288,10 +319,10 @@ def _render_cond(step: Step, sizes: Sizes) -> list[str]:
         lines += _define(_function(step, position), block, sizes, f"v{block.results[0].number}, total")
     x, y = (f"v{value.number}" for value in step.inputs)
     c, other = _constant(step), _constant(step, 0.11)
-    functions = f"{_function(step, 0)}, {_function(step, 1)}"
+    choice = f"{_predicate(step, step.inputs[0])}, {_function(step, 0)}, {_function(step, 1)}"
     return [
         *lines,
-        f"{_name(step.outputs)}, totals = jax.lax.cond({x}[0, 0] > 0, {functions}, {x} * {c}, {y} * {other})",
+        f"{_name(step.outputs)}, totals = jax.lax.cond({choice}, {x} * {c}, {y} * {other})",
         "total = total + totals",
     ]
 
@@ -345,7 +376,7 @@ def _render_shard_map(step: Step, sizes: Sizes) -> list[str]:
     ]
 
 
-_CONTROL = {"scan": _render_scan, "map": _render_map, "while": _render_while, "cond": _render_cond}
+_CONTROL = {"scan": _render_scan, "map": _render_map, "vmap": _render_map, "while": _render_while, "cond": _render_cond}
 
 
 def _constant(step: Step, more: float = 0.0) -> str:

@@ -58,6 +58,11 @@ def count_elements(shape: ShapeProto) -> int:
     return prod(shape.dimensions)
 
 
+def is_integer(shape: ShapeProto) -> bool:
+    """Whether it is an array of whole numbers, or of truth values."""
+    return DTYPE_NAMES.get(shape.element_type, "").startswith(("s", "u", "pred"))
+
+
 def compute_byte_size(shape: ShapeProto) -> int | None:
     """Returns the bytes of a dense array; None for a tuple, a token, and types with packed or unknown elements."""
     match = _ELEMENT_BITS.search(DTYPE_NAMES.get(shape.element_type, ""))

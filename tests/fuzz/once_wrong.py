@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import jax_triton
 import triton
 import triton.language as tl
+from jax.sharding import PartitionSpec as P
 
 from ligerdiag.model.case import Arg, Case, Draw
 
@@ -65,6 +66,21 @@ def call_twice(x: Any, y: Any) -> dict[str, Any]:
     return {"first": sums.sum() + jnp.cos(product).sum(), "second": 2 * sums_again.sum() + jnp.sin(product_again).sum()}
 
 
+def shift_beside(narrow: Any, split: Any) -> dict[str, Any]:
+    """The partitioner computes the place of a device's rows by a conversion with the tag of the author's own."""
+    product = split @ narrow.astype(jnp.float32) * 0.25
+    sums = turn(product, split)
+    shifted = narrow + 1.22
+    scaled = jax.lax.with_sharding_constraint(shifted * 1.31, P("d", None))
+    norm = sum((one * one).mean() for one in (product, shifted.astype(jnp.float32), scaled.astype(jnp.float32)))
+    return {
+        "sums": sums.sum(),
+        "shifted": shifted.astype(jnp.float32),
+        "scaled": scaled.astype(jnp.float32),
+        "norm": norm,
+    }
+
+
 _WIDE, _NARROW = (Arg(shape=(SIZE, SIZE), dtype=dtype, draw=Draw(seed=1)) for dtype in ("float32", "bfloat16"))
 CASES = (
     Case(
@@ -84,5 +100,12 @@ CASES = (
         function=call_twice,
         args=(replace(_WIDE, draw=Draw(seed=0)), _WIDE),
         expected={"first": "fresh|latent", "second": "fresh|latent"},
+    ),
+    Case(
+        name="shift_beside",
+        function=shift_beside,
+        args=(replace(_NARROW, partition=()), Arg(shape=(8, SIZE), draw=Draw(seed=2), partition=(None, "d"))),
+        mesh={"d": 2},
+        expected={"norm": "stale", "*": "fresh"},
     ),
 )

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ligerdiag.fuzz.programs import CONSTRUCTS, DTYPES, KERNELS, MODES, Body, RandomProgram, Step, draw_program
+from ligerdiag.fuzz.drawing import draw_program
+from ligerdiag.fuzz.programs import CONSTRUCTS, DTYPES, KERNELS, MODES, Body, RandomProgram, Step
 from ligerdiag.fuzz.shrink import is_valid, list_smaller, measure, shrink
 from ligerdiag.fuzz.source import OPERATIONS, render_case_file
 

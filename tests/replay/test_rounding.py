@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -49,6 +50,24 @@ def test_a_sum_that_cancels_has_the_condition_that_it_has() -> None:
     found = measure(body, np.ones(10_000, np.float32), tolerance=1e-7)
     rounding = 100 * 2.0**-24 * 1e4
     assert 0.01 * rounding < found <= 8 * rounding
+
+
+def test_two_constants_that_xla_makes_one_move_a_sum_as_a_whole() -> None:
+    """bf16: 0.62 * 1.44 rounds to 0.8946, 0.6211 * 1.4375 is 0.8928. Of 65536 terms the errors do not average out."""
+    body = """{
+  x = bf16[65536] parameter(0)
+  a = bf16[] constant(0.62)
+  as = bf16[65536] broadcast(a), dimensions={}
+  once = bf16[65536] multiply(x, as)
+  b = bf16[] constant(1.44)
+  bs = bf16[65536] broadcast(b), dimensions={}
+  twice = bf16[65536] multiply(once, bs)
+  wide = f32[65536] convert(twice)
+  zero = f32[] constant(0)
+  ROOT out = f32[] reduce(wide, zero), dimensions={0}, to_apply=add
+}"""
+    found = measure(body, np.random.default_rng(0).uniform(1, 2, 65536).astype(ml_dtypes.bfloat16), tolerance=1e-7)
+    assert found >= 8 * 2.0**-9  # alone, roundings to the nearest come to 2**-9 / 256
 
 
 @pytest.mark.parametrize("operation", ["add(x, x)", "multiply(x, x)", "exponential(x)", "negate(x)", "maximum(x, x)"])

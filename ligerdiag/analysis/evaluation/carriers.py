@@ -11,8 +11,9 @@ Not a carrier, because the optimized module may share it with others for good re
   (4) one that has a twin outside (2): common subexpression elimination will merge the two. Outside is also what calls the
       computation, and what is called beside it: XLA inlines calls first.
 Carriers are found again in the optimized module by tag and opcode; one that has grown is two operations merged into one (two
-products with a factor in common) and stands for neither. When there are none, only the test for missing writes
-is left.
+products with a factor in common) and stands for neither. Where one is not found again (a partitioned concatenation, a
+cumulated sum), what may be it is looked for as `belief` does for a module from elsewhere. When there are none, only the test
+for missing writes is left.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +26,7 @@ from ligerdiag.analysis.reaching_definitions import find_inlined, find_one_value
 from ligerdiag.analysis.writes import Frames, HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import count_elements, is_tuple
+from ligerdiag.hlo.shape import count_elements, is_integer, is_tuple
 
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.FROM_NOTHING, Trait.CONTROL_FLOW)
 _NOT_PARTS = _NOT_OPERATIONS | {"broadcast"}
@@ -93,6 +94,8 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
     """Whether an instruction of the optimized module with the operation's tag is what became of it alone."""
     if not is_same_operation(operation.opcode, optimized):
         return False
+    if is_integer(operation.shape) != is_integer(optimized.shape):
+        return False  # an index: the partitioner gives what it computes of a device's number the tag of what it divides
     return is_tuple(optimized.shape) or count_elements(optimized.shape) <= count_elements(operation.shape)
 
 
@@ -109,6 +112,17 @@ def compute_carried(
     found = {one.id: _start(paths.get(tags.get(one.id, ()), ()), one, space) for one in module.instructions}
     found |= {one.id: every for one, _, every in list_ambiguous_carriers(module, carriers, candidates, space)}
     return {number: labels for number, labels in found.items() if labels}
+
+
+def find_lost(module: HloModule, carriers: Carriers) -> Carriers:
+    """Returns the carriers of which the optimized module has no instruction with their tag: XLA has made others of them."""
+    tags = module.tags
+    found = {
+        tags[one.id]
+        for one in module.instructions
+        if any(is_carrier(operation, one) for operation, _ in carriers.paths.get(tags.get(one.id, ()), ()))
+    }
+    return Carriers({}, {path: operations for path, operations in carriers.paths.items() if path not in found}, {})
 
 
 def list_ambiguous_carriers(

@@ -13,7 +13,7 @@ latent one, the lucky reads in its set. Where too many operations are wrong to a
 `crowded` with these writes, and `ambiguities` makes it unknown for them, (7).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -29,7 +29,7 @@ from ligerdiag.analysis.verdict.first_divergence import (
     find_own_sightings,
     find_wrong_reads,
 )
-from ligerdiag.analysis.verdict.output_reachability import find_reached
+from ligerdiag.analysis.verdict.output_reachability import Reached, find_reached
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.model.findings import Verdict
@@ -100,7 +100,7 @@ class Blame:
             spare += [(verdict, read) for read in found if read.rank]
         if not wrong and not reads and not crowded:
             return Blamed({**outputs}, (), ())
-        answer = find_reached(self.run, len(outputs), wrong, [read for _, read in reads], self._serves_twin)
+        answer = self._find_reached(len(outputs), wrong, [read for _, read in reads])
         crowded |= answer.open
         refined = {
             name: output.join(tuple([cause for cause in dict.fromkeys(c for c, _ in wrong) if cause in found]))
@@ -119,18 +119,27 @@ class Blame:
     def _twins(self) -> Twins:
         return find_twins(self.run.program)
 
-    def _serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
+    def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
         """Whether what was seen of the operation is what another one should have that is the same to XLA, or what the
         kernel was meant to leave in its result: a slice that is taken once more behind it."""
         if self._is_taken_again(write, sighting):
             return True
+        return any(not wrong & self.run.space.bits_of((write,)) for _, wrong in self._judge_twins(path, sighting))
+
+    def list_wrong_twins(self, write: int, path: TagPath, sighting: Sighting) -> tuple[TagPath, ...]:
+        bits = self.run.space.bits_of((write,))
+        return tuple(other for other, wrong in self._judge_twins(path, sighting) if wrong & bits)
+
+    def _judge_twins(self, path: TagPath, sighting: Sighting) -> Iterator[tuple[TagPath, Labels]]:
+        """Yields the operation's twins, and about which writes, a bit each, they are wrong there."""
         tagged, comparison = self.pair.intended.tagged, self.comparison
-        twins = [tagged[other].labels for other in self._twins.list_others(path) if other in tagged]
-        return any(
-            not (comparison.find_stale(meant, sighting.labels) | comparison.find_clobbered(meant, sighting.labels))
-            & self.run.space.bits_of((write,))
-            for meant in twins
-        )
+        for other in self._twins.list_others(path):
+            if other in tagged:
+                sets = tagged[other].labels, sighting.labels
+                yield other, comparison.find_stale(*sets) | comparison.find_clobbered(*sets)
+
+    def _find_reached(self, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]) -> Reached:
+        return find_reached(self.run, outputs, wrong, reads, self)
 
     def _is_taken_again(self, write: int, sighting: Sighting) -> bool:
         taken = sighting.instruction
@@ -206,7 +215,7 @@ class Blame:
         reads = [(verdict, read) for verdict, read in spare if (verdict, read.write) in asked]
         if not reads:
             return []
-        reached = find_reached(self.run, len(outputs), (), [read for _, read in reads], self._serves_twin).reads
+        reached = self._find_reached(len(outputs), (), [read for _, read in reads]).reads
         found: list[tuple[Verdict, ReadFinding]] = []
         for verdict, one in self._report(reads, outputs, reached):
             names = tuple(name for name in one.outputs if (verdict, one.write.index, name) in unnamed)

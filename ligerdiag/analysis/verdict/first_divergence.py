@@ -17,6 +17,7 @@ surely the author's own are held against what each of them is meant to depend on
       taken for the same element.
   (4) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
   (5) Operands that are one value in the schedule need no tag: what stands there is held against what each is meant to be.
+  (6) So is an argument of the program: XLA joins it with nothing.
 Other operands that are not recognised are skipped; so is an operation with an operand of another operation.
 """
 
@@ -200,6 +201,8 @@ _RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
 _COMMUTATIVE = having(Trait.COMMUTES)
 
 type OperandEdge = tuple[TagPath, Labels]
+_UNSEEN: OperandEdge = (), -1
+"""An operand that is not recognised, of which it is not known either what it depends on."""
 
 
 def find_wrong_edges(
@@ -237,8 +240,10 @@ def _judge(
         orders.append(tagged.edges[::-1])
     stale = clobbered = -1
     for edges in orders:
-        pairs = [(meant, one) for meant, one in zip(edges, operands, strict=True) if one[0] and meant[0]]
-        unlike = [pair for pair in pairs if not twins.are_one(pair[0][0], pair[1][0])]
+        pairs = [
+            pair for pair in zip(edges, operands, strict=True) if pair[1] != _UNSEEN and (pair[0][0] or not pair[1][0])
+        ]
+        unlike = [pair for pair in pairs if pair[1][0] and not twins.are_one(pair[0][0], pair[1][0])]
         if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
             pairs = [pair for pair in pairs if pair not in unlike]
             unlike = [pair for pair in unlike if CARRIED not in {pair[0][0], pair[1][0]}]
@@ -294,7 +299,7 @@ def _list_joined(
             continue
         if len(places) == 1:  # and so what the operation itself depends on
             yield sighting.labels & ~run.carried.get(instruction.id, 0), meanings
-        elif operands[numbers[0]] != ((), 0):
+        elif operands[numbers[0]] != _UNSEEN:
             yield operands[numbers[0]][1], meanings
 
 
@@ -308,7 +313,8 @@ def _find_bytes(operand: HloInstruction, sighting: Sighting, run: Evaluations) -
 
 
 def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Evaluations) -> OperandEdge:
-    """Returns by (1) the tag path and dependence set; () as a path if the operand is not recognised."""
+    """Returns by (1) the tag path and dependence set; () as a path if the operand is not recognised, and _UNSEEN if it is
+    not read from memory either, (6)."""
     tags, scheduled = run.optimized.tags, sighting.scheduled
     one = operand
     while True:
@@ -320,12 +326,26 @@ def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run:
         if one.opcode in _NAMES:
             one = one.operands[0]
         elif one.opcode == "parameter" and sighting.instruction is not scheduled:
-            number = one.proto.parameter_number
-            return _find_tag(scheduled.operands[number], run), _read(sighting, number)
+            return _describe_read(sighting, one.proto.parameter_number, run)
         elif sighting.instruction is scheduled:
-            return _find_tag(operand, run), _read(sighting, scheduled.operands.index(operand))
+            return _describe_read(sighting, scheduled.operands.index(operand), run)
         else:
-            return (), 0
+            return _UNSEEN
+
+
+def _describe_read(sighting: Sighting, number: int, run: Evaluations) -> OperandEdge:
+    """Returns the edge to what the scheduled instruction reads as this operand."""
+    operand = sighting.scheduled.operands[number]
+    path = _find_tag(operand, run)
+    if not path and not _is_argument(operand, run.optimized):
+        return _UNSEEN
+    return path, _read(sighting, number)
+
+
+def _is_argument(value: HloInstruction, module: HloModule) -> bool:
+    while value.opcode in _NAMES:
+        value = value.operands[0]
+    return value.opcode == "parameter" and module.homes[value.id] is module.entry
 
 
 def _find_tag(value: HloInstruction, run: Evaluations) -> TagPath:

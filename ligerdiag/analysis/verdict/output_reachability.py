@@ -8,6 +8,9 @@ Two operations of the program that are one to XLA (twins) may be one instruction
 the other one should have. Behind the kernel's last call it tells nothing about an output that depends on the first one only
 through the kernel: the kernel takes away the mark of such an operation in the program, too.
 
+XLA has computed twins once, under the name of one of them: where what stands there is not what another one should have
+either, an output that the program computes from that one is reached, too.
+
 A kernel takes away the marks that say that something is wrong about its own write. A mark behind its last call, by the
 schedule, stays, and stands for all writes that the operation is wrong about.
 
@@ -19,10 +22,11 @@ Sets of many marks are large. Of wrong operations it is enough to know one that 
   (4) What is not known after ROUNDS evaluations stays open.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import batched
 from math import inf
+from typing import Protocol
 
 from ligerdiag.analysis.evaluation.labels import Labels, WrongAbout
 from ligerdiag.analysis.evaluation.memory import Sighting
@@ -32,8 +36,18 @@ from ligerdiag.analysis.verdict.comparison import Cause
 from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead
 from ligerdiag.hlo.module import TagPath
 
-type ServesTwin = Callable[[int, TagPath, Sighting], bool]
-"""From a HiddenWrite index, a wrong operation and its sighting to whether a twin of the operation is right there."""
+
+class TwinsThere(Protocol):
+    """What an instruction that was seen is for the twins of the operation that it is named after."""
+
+    def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
+        """Whether a twin of this wrong operation is right there, about this HiddenWrite index."""
+        ...
+
+    def list_wrong_twins(self, write: int, path: TagPath, sighting: Sighting) -> tuple[TagPath, ...]:
+        """Lists the twins of the operation that are wrong there, too."""
+        ...
+
 
 MARKS = 4096
 ROUNDS = 6
@@ -55,7 +69,8 @@ class Reached:
 class _Spot:
     """One wrong operation, and the instruction that stands for it."""
 
-    path: TagPath
+    paths: tuple[TagPath, ...]
+    """The operation, and its twins that are wrong there."""
     instruction: int
     write: int
     """HiddenWrite index if its kernel may still follow, which takes its marks away; else NO_KERNEL."""
@@ -78,7 +93,7 @@ def find_reached(
     outputs: int,
     wrong: Iterable[tuple[Cause, Differing]],
     reads: list[WrongRead],
-    serves_twin: ServesTwin,
+    twins: TwinsThere,
 ) -> Reached:
     """Finds the causes of wrong operations, and the reads, that each output depends on."""
     times = compute_logical_times(run.optimized)
@@ -86,8 +101,9 @@ def find_reached(
 
     def make_spot(write: int, path: TagPath, sighting: Sighting) -> _Spot:
         is_late = times.get(sighting.scheduled.id, -1) > last.get(write, -1)
-        through = write if is_late and serves_twin(write, path, sighting) else NO_KERNEL
-        return _Spot(path, sighting.instruction.id, NO_KERNEL if is_late else write, through)
+        through = write if is_late and twins.serves_twin(write, path, sighting) else NO_KERNEL
+        paths = (path, *twins.list_wrong_twins(write, path, sighting))
+        return _Spot(paths, sighting.instruction.id, NO_KERNEL if is_late else write, through)
 
     by_cause: dict[Cause, dict[_Spot, None]] = {}
     for cause, one in wrong:
@@ -182,7 +198,8 @@ def _ask(run: Evaluations, questions: list[_Question], outputs: int) -> list[set
             operation, instruction = space.mark(("operation", number)), space.mark(WrongAbout(question.write, number))
             for spot in question.spots:
                 key = operation if spot.through == NO_KERNEL else space.mark(WrongAbout(spot.through, ~number))
-                operations[spot.path] = operations.get(spot.path, 0) | key
+                for path in spot.paths:
+                    operations[path] = operations.get(path, 0) | key
                 instructions[spot.instruction] = instructions.get(spot.instruction, 0) | instruction
         intended, actual = replace(plain, space=space).with_marks(operations, instructions)
         for hit, wanted, seen in zip(found, intended.outputs, actual.outputs, strict=True):

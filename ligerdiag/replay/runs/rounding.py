@@ -7,8 +7,9 @@ result moved by a random part of what its rounding may come to, and an output di
 Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 A result of n terms is moved by at most sqrt(n) eps / 2 of itself, and of the root mean square of the array: as in
-`compute_tolerance`, n roundings of which each goes its own way. What a kernel computes is not moved: the schedule runs the
-same one.
+`compute_tolerance`, n roundings of which each goes its own way. A product with a constant is moved as a whole besides, by
+eps / 2: XLA makes one constant of two that an array is multiplied with, and the rounding of that goes one way everywhere.
+What a kernel computes is not moved: the schedule runs the same one.
 """
 
 from collections import deque
@@ -31,6 +32,7 @@ from ligerdiag.replay.runs.attribution import compute_error, rank_error
 from ligerdiag.replay.runs.program import Kernels, run_program
 
 _ROUNDS, _PRODUCTS, _REDUCTIONS = having(Trait.ROUNDS), having(Trait.LIBRARY_CALL), having(Trait.REDUCES)
+_SCALES, _KEEPS_SCALAR = ("multiply", "divide"), having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _SAMPLES = 2
 _FACTOR = 8.0
 """An error is the difference of two samples of which one is XLA's; few samples, and terms that cancel, as of
@@ -108,20 +110,22 @@ class _Noise:
         if instruction.opcode in _ROUNDS:
             results = list_cells(values[0])
             operands = [cell.array.size for operand in values[1:] for cell in list_cells(operand)]
+            factor = self.random.choice((-1.0, 1.0)) if _has_constant(instruction) else 0.0
             for cell in results:
-                self._move(cell, _count_terms(instruction, operands, cell.array.size))
+                self._move(cell, _count_terms(instruction, operands, cell.array.size), factor)
 
-    def _move(self, cell: Cell, terms: float) -> None:
+    def _move(self, cell: Cell, terms: float, factor: float) -> None:
         array = cell.array
         if array.dtype.kind in "biuc" or not array.size:
             return
         find: Any = ml_dtypes.finfo
-        most = sqrt(terms) * float(find(array.dtype).eps) / 2
-        exact = array.astype(np.float64)
+        half = float(find(array.dtype).eps) / 2
+        most, exact = sqrt(terms) * half, array.astype(np.float64)
         scale: Array = np.abs(exact)
         if terms > 1:
             scale = np.maximum(scale, np.sqrt(np.mean(exact * exact)))
-        cell.array = (exact + self.random.uniform(-most, most, array.shape) * scale).astype(array.dtype)
+        moved = exact * (1 + factor * half) + self.random.uniform(-most, most, array.shape) * scale
+        cell.array = moved.astype(array.dtype)
 
 
 def measure_workarounds(
@@ -179,6 +183,17 @@ class _Exact:
                 exact = self.added_to[number].popleft()
                 if exact.shape == cell.array.shape:
                     cell.array = exact.astype(cell.array.dtype)
+
+
+def _has_constant(instruction: HloInstruction) -> bool:
+    """Whether it multiplies with, or divides by, a constant."""
+    return instruction.opcode in _SCALES and any(map(_is_constant, instruction.operands))
+
+
+def _is_constant(value: HloInstruction) -> bool:
+    while value.opcode in _KEEPS_SCALAR:
+        value = value.operands[0]
+    return value.opcode == "constant"
 
 
 def _count_terms(instruction: HloInstruction, operands: Sequence[int], size: int) -> float:

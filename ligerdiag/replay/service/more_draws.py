@@ -24,7 +24,8 @@ from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 from ligerdiag.workers.loop import Answerer, serve
 
-LEAST, MOST = 1, 6
+DRAWS_WORKER = "ligerdiag.replay.service.more_draws"
+LEAST, MOST = 1, 20
 """Draws, beside the first one, which every replay has."""
 RIGHT, WRONG = 2.0, 8.0
 _FLOOR = 2.0**-24
