@@ -56,7 +56,7 @@ llama-grid:
 # docs/versions.md: what each version of JAX and Triton makes of the same programs. Makes their environments, a GB or more each.
 versions:
 	$(UV) run ligerdiag sweep docs/versions.toml --out versions || true
-	$(UV) run python -m tools.map_of_versions versions/sweep.parquet docs/versions.md
+	$(UV) run python -m tools.map_of_versions versions docs/versions.md
 
 # 50,000 mutations of what strangers may hand us, with claims about the verdicts afterwards; another thousand each night:
 # make fuzz-nightly SEED=$$(date +%Y%m%d)00000. One that was ended says how to go on.

@@ -9,7 +9,7 @@ assert report.status is ligerdiag.Status.CLEAN, report.findings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ligerdiag.model.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw, size
 
 if TYPE_CHECKING:
     from ligerdiag.api.function import check
@@ -28,6 +28,7 @@ __all__ = [
     "Status",
     "Verdict",
     "check",
+    "size",
 ]
 
 _PLACES = {

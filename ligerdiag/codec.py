@@ -6,7 +6,9 @@
 4. Of a union the first member that fits is taken.
 """
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
@@ -158,6 +160,24 @@ def parse_record[A](kind: type[A], text: str | bytes) -> A:
     except (ValueError, RecursionError) as error:
         raise FieldError(f"expected JSON: {error}") from error
     return decode_record(kind, value)
+
+
+def pack_record(value: object) -> bytes:
+    """Returns the record as JSON, as gzip: the same bytes for the same record."""
+    return gzip.compress(json.dumps(encode_record(value)).encode(), mtime=0)
+
+
+def unpack_record[A](kind: type[A], data: bytes, *, maximum: int) -> A:
+    """Returns the record that `pack_record` made the bytes of; FieldError when there is none, or it has more bytes than
+    `maximum`."""
+    stream = zlib.decompressobj(wbits=31)
+    try:
+        text = stream.decompress(data, maximum)
+    except zlib.error as error:
+        raise FieldError(f"expected gzip: {error}") from error
+    if not stream.eof:
+        raise FieldError(f"expected at most {maximum} bytes")
+    return parse_record(kind, text)
 
 
 def _decode(kind: Any, value: Any, name: str) -> Any:

@@ -111,6 +111,11 @@ PATTERNS = (
     "tests/cli/test_streams.py::*[[]toolchains]",
     "tests/cli/test_streams.py::*[[]targets]",
     "tests/sweep/test_sweep.py::*",
+    "tests/sweep/test_bucket.py::test_a_bucket_gives_the_table_*",
+    "tests/sweep/test_case_pages.py::test_each_cell_*",
+    "tests/sweep/test_case_pages.py::test_a_click_*",
+    "tests/sweep/test_case_pages.py::test_a_grid_without_pages_*",
+    "tests/sweep/test_sizes.py::test_each_size_is_compiled_*",
     "tests/examples/test_model_examples.py::*",
     # the plugin, suppressions, bisection: the smaller program of each by day
     "tests/pytest_plugin/test_installed.py::test_two_processes_*",

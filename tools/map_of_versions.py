@@ -1,74 +1,185 @@
-"""Writes docs/versions.md from the table of a sweep: `python -m tools.map_of_versions TABLE docs/versions.md`.
+"""Writes docs/versions.md and docs/versions.csv from sweeps: `python -m tools.map_of_versions FOLDER... docs/versions.md`.
 
-`make versions` runs the sweep of docs/versions.toml first. Environments of other versions take a gigabyte or more each.
+`make versions` runs the sweep of docs/versions.toml first. Its environments take a gigabyte or more each; a folder that is
+named later says more of the cells that it has, so that a sweep of some versions alone may follow.
+
+1. A release says nothing of a cell that could not be analysed: the page names the reason, and no change.
+2. Releases that follow each other and say the same for all GPUs are one line; a release that says nothing at all is in
+   none. ≠ marks a cell that differs from the nearest one above it that says anything.
 """
 
+import csv
+import io
+import json
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from ligerdiag.model.report import Status
 from ligerdiag.sweep.campaign import SweepRow
-from ligerdiag.sweep.table import read_parquet
-from ligerdiag.toolchains.catalogue import DEFAULT, find_spec
-from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.sweep.table import name_column, read_parquet
+from ligerdiag.toolchains.catalogue import find_spec
 
+PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
 HEAD = """# The map of versions
 
-What does each generation of JAX and XLA make of the same programs? A sweep ([sweep.md](sweep.md)) of the versions
-that `ligerdiag toolchains` knows wrote the table. It took no GPU, and nothing was replayed. Wrong outputs are named,
-with their verdict. `fresh` stands for a row whose outputs are all right for a reason, `≠` for what differs from the
-nearest version to its left that says anything.
+What does each release of JAX since 0.4.31 make of the same programs? A sweep ([sweep.md](sweep.md)) wrote this page, and
+[versions.csv](versions.csv), which has every cell. It took no GPU, and nothing was replayed.
 
 ```sh not-run=toolchain
-make versions      # runs the sweep of docs/versions.toml, and writes this page
+make versions      # runs the sweep of docs/versions.toml, and writes both
 ```
 
+## Where verdicts change
+
+Releases that follow each other and say the same are one line. Outputs that are not `fresh` are named, with their verdict;
+`fresh` alone stands for a cell whose outputs are all right for a reason. `≠` marks what differs from the nearest cell
+above that says anything, and `—` what could not be analysed. Releases that say nothing of any GPU are in no line.
+`unknown` from 0.4.38 to 0.6.1 is JAX's own doing: it has put readers of what the kernel overwrites on the other side of
+the call than where their author has them ([architecture.md](architecture.md), Toolchains).
 """
-TAIL = """
-`seed_flce[False-…` overwrites the logits and tells nobody. `seed_flce[True-…` adds the workaround of 2024, and so
-does `sharded_flce[…-trivial]`, on eight devices. `bf16_flce` does the same on inputs that are really in bf16.
-`sharded_flce[…-aliased]` declares the write. In `saved_residual[exp-perplexity-hidden]` the kernel overwrites what
-JAX saved for the backward pass.
-"""
+ABOUT = {
+    "seed_flce[False": "It overwrites the logits and tells nobody.",
+    "seed_flce[True": "The same with the workaround of 2024, trivial operations.",
+    "bf16_flce[False": "It overwrites the logits and tells nobody, on inputs that are really in bf16.",
+    "bf16_flce[True": "The same with the workaround of 2024.",
+    "sharded_flce[vocabulary-hidden": "It overwrites the logits and tells nobody, on eight devices.",
+    "sharded_flce[vocabulary-trivial": "The same with the workaround of 2024.",
+    "sharded_flce[vocabulary-aliased": "The same with the write declared.",
+    "saved_residual": "The kernel overwrites what JAX saved for the backward pass.",
+}
+"""What begins an id, to a sentence."""
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+
+type Cells = Mapping[tuple[str, str, str], SweepRow]
+"""By case, GPU and toolchain."""
 
 
 def main() -> None:
-    """Reads the table that the first word names and writes the page that the second one names."""
-    table, page = map(Path, sys.argv[1:])
-    page.write_text(HEAD + "\n".join(list_lines(read_parquet(table))) + "\n" + TAIL, encoding="utf-8")
+    """Reads the folders of sweeps, and writes the page that the last word names, with its CSV beside it."""
+    *folders, page = map(Path, sys.argv[1:])
+    cells: dict[tuple[str, str, str], SweepRow] = {}
+    said: dict[tuple[str, str, str], str] = {}
+    for folder in folders:
+        for row in read_parquet(folder / "sweep.parquet"):
+            cells[row.case, row.target, row.toolchain] = row
+            said[row.case, row.target, row.toolchain] = "" if says(row) else read_last_words(folder, row)
+    page.write_text("\n".join([HEAD, *list_lines(cells, said)]) + "\n", encoding="utf-8")
+    page.with_suffix(".csv").write_text(render_csv(cells, said), encoding="utf-8")
 
 
-def list_lines(rows: Sequence[SweepRow]) -> Iterator[str]:
-    """Yields the table, in Markdown."""
-    toolchains = tuple(dict.fromkeys(row.toolchain for row in rows))
-    versions = [describe(name) for name in toolchains]
-    yield f"| case | GPU | {' | '.join(versions)} |"
-    yield "|---|---|" + "---|" * len(toolchains)
-    cells = {(row.case, row.target, row.toolchain): row for row in rows}
-    for case, target in dict.fromkeys((row.case, row.target) for row in rows):
-        told, said = "", list[str]()
-        for name in toolchains:
-            text = render(cells[case, target, name])
-            is_known = not text.startswith("—")
-            said.append(f"≠ {text}" if is_known and told and text != told else text)
-            told = text if is_known else told
-        yield f"| `{case}` | {target} | {' | '.join(said)} |"
+def list_lines(cells: Cells, said: Mapping[tuple[str, str, str], str]) -> Iterator[str]:
+    """Yields a table for each case, and one of the releases, in Markdown."""
+    toolchains = sorted({name for _, _, name in cells}, key=read_version)
+    targets = tuple(dict.fromkeys(target for _, target, _ in cells))
+    for case in dict.fromkeys(case for case, _, _ in cells):
+        yield f"### `{case}`\n"
+        yield next((f"{text}\n" for start, text in ABOUT.items() if case.startswith(start)), "")
+        yield f"| jax | {' | '.join(targets)} |"
+        yield "|---|" + "---|" * len(targets)
+        yield from list_periods(cells, case, targets, toolchains)
+        yield ""
+    yield "## The releases\n"
+    yield (
+        "What each was tried with, and why it says nothing of a GPU or of all. From line to line jax, jaxlib and its plugin"
+        " change; the other packages do where jax-triton does. Each is a toolchain: `--toolchain jax-0.7.2`.\n"
+    )
+    yield f"| {' | '.join(PACKAGES)} | says nothing |"
+    yield "|---|---|---|---|---|"
+    for name in toolchains:
+        versions = find_spec(name).packages
+        reasons = "; ".join(list_reasons(cells, said, name, targets))
+        yield f"| {' | '.join(versions[one] for one in PACKAGES)} | {reasons} |"
 
 
-def describe(toolchain: str) -> str:
-    """Returns its versions, short."""
-    versions = current_toolchain().versions if toolchain == DEFAULT else find_spec(toolchain).packages
-    return f"jax {versions['jax']}, jax-triton {versions['jax-triton']}, triton {versions['triton']}"
+def list_periods(cells: Cells, case: str, targets: Sequence[str], toolchains: Sequence[str]) -> Iterator[str]:
+    """Yields a line for each period in which a case's verdicts stay the same, see 2."""
+    lines = [(name, [render(cells.get((case, target, name))) for target in targets]) for name in toolchains]
+    known = [(name, texts) for name, texts in lines if set(texts) != {"—"}]
+    before = ["—"] * len(targets)
+    for texts, period in groupby(known, key=lambda line: line[1]):
+        names = [name.removeprefix("jax-") for name, _ in period]
+        marked = [
+            f"≠ {text}" if "—" not in (text, old) and text != old else text
+            for old, text in zip(before, texts, strict=True)
+        ]
+        before = [old if text == "—" else text for old, text in zip(before, texts, strict=True)]
+        yield f"| {names[0] if len(names) == 1 else f'{names[0]} to {names[-1]}'} | {' | '.join(marked)} |"
 
 
-def render(row: SweepRow) -> str:
-    """Returns what the cell says: the outputs that are not fresh, or why nothing is known."""
-    if row.status in {Status.ERROR, Status.NOT_CHECKED}:
-        why = row.error.replace(f"the worker for case `{row.case}` ", "").partition(" by signal")[0].partition(":")[0]
-        return f"— {why[:40]}".rstrip()
+def list_reasons(
+    cells: Cells, said: Mapping[tuple[str, str, str], str], toolchain: str, targets: Sequence[str]
+) -> Iterator[str]:
+    """Yields each reason why cells of the toolchain say nothing, with how many of which GPUs' cells it holds for."""
+    reasons: dict[str, dict[str, int]] = {}
+    for (_, target, name), row in cells.items():
+        if name == toolchain and not says(row):
+            found = reasons.setdefault(explain(row, said.get((row.case, target, name), "")), {})
+            found[target] = found.get(target, 0) + 1
+    total = len({case for case, _, _ in cells})
+    for reason, counts in reasons.items():
+        where = ", ".join(
+            target if counts[target] == total else f"{target} ({counts[target]} of {total} cases)"
+            for target in targets
+            if target in counts
+        )
+        yield f"{'every GPU' if list(counts.values()) == [total] * len(targets) else where}: {reason}"
+
+
+def says(row: SweepRow) -> bool:
+    """Returns whether the cell says anything of the program."""
+    return row.status not in {Status.ERROR, Status.NOT_CHECKED}
+
+
+def render(row: SweepRow | None) -> str:
+    """Returns what the cell says: the outputs that are not fresh, or a dash."""
+    if row is None or not says(row):
+        return "—"
     wrong = [f"{name} {verdict}" for name, verdict in row.outputs.items() if verdict != "fresh"]
     return ", ".join(wrong) or "fresh"
+
+
+def explain(row: SweepRow, last: str) -> str:
+    """Returns the error in words that are the same for all cases. last: what the worker said last."""
+    text = row.error.replace(f"the worker for case `{row.case}`", "the compilation")
+    text = text.replace(f"case `{row.case}`", "the case")
+    text = f"{text}: {last}" if last and last.rpartition(": ")[2] not in text else text
+    return _ADDRESS.sub("0x…", " ".join(text.split())).replace("|", "\\|")
+
+
+def read_last_words(folder: Path, row: SweepRow) -> str:
+    """Returns the last line that the worker of the cell wrote; empty where no report has one."""
+    cases = read_cases(folder / "reports" / f"{name_column(row.column)}.json")
+    logs = [case["log_tail"] for case in cases if case["id"] == row.case]
+    return next((lines[-1] for log in logs if (lines := log.strip().splitlines())), "")
+
+
+@cache
+def read_cases(report: Path) -> list[dict[str, str]]:
+    """Returns the cases of a column's report."""
+    return json.loads(report.read_text(encoding="utf-8"))["cases"] if report.exists() else []
+
+
+def render_csv(cells: Cells, said: Mapping[tuple[str, str, str], str]) -> str:
+    """Returns every cell: versions, case, GPU, verdicts, and the reason where there are none."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*PACKAGES, "case", "GPU", "verdict", "outputs", "rules", "why nothing is known"])
+    for key, row in sorted(cells.items(), key=lambda item: read_version(item[0][2])):
+        versions = find_spec(row.toolchain).packages
+        outputs = "; ".join(f"{name} {verdict}" for name, verdict in row.outputs.items())
+        why = "" if says(row) else explain(row, said.get(key, "")).replace("\\|", "|")
+        cell = (row.case, row.target, row.verdict, outputs, " ".join(row.rules), why)
+        writer.writerow([*(versions[one] for one in PACKAGES), *cell])
+    return out.getvalue()
+
+
+def read_version(toolchain: str) -> tuple[int, ...]:
+    """Returns the release of jax as numbers, for its order."""
+    return tuple(map(int, find_spec(toolchain).packages["jax"].split(".")))
 
 
 if __name__ == "__main__":

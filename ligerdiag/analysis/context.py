@@ -38,6 +38,7 @@ from ligerdiag.analysis.writes import (
     find_hidden_writes,
     iterate_kernel_calls,
 )
+from ligerdiag.artifacts.artifact import ANY_OPERAND
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.declared import Contradiction
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -101,12 +102,15 @@ def compute_context(
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
     is_assigned: bool = True,
+    crossed_operands: frozenset[int] = frozenset(),
 ) -> Context:
     """Runs every analysis on one compilation.
 
     retagged: the source of both modules' tags, if it is not the compile worker. folded: `program` is not as written, but as
     MLIR has folded it. belief: how far the tags of an optimized module from elsewhere are believed; it lacks those that
     cannot be true. thunks and command_order: see `races`. is_assigned: the buffers are XLA's own assignment.
+    crossed_operands: operands of kernels around whose calls the program's order is not the author's: nothing that depends on
+    what is written there is decided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
@@ -116,6 +120,8 @@ def compute_context(
     if matching.foreign:
         writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of, broken))
         matching = adopt_foreign(matching, writes, positions)
+    crossed = frozenset(write.index for write in writes if {write.operand, ANY_OPERAND} & crossed_operands)
+    matching = replace(matching, crossed=crossed)
     carriers = compute_carriers(writes)
     found = (count_loops(optimized, one.frames) for one in matching.actual)
     space = LabelSpace(len(writes), max([*(write.loop_depth for write in writes), *found], default=0))

@@ -70,8 +70,9 @@ class EvaluatedPair:
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Indices of the hidden writes of which it is not known which memory they hit."""
-        return frozenset(write.index for write in self.matching.unplaced) | self.matching.ambiguous
+        """Indices of the hidden writes of which it is not known which memory they hit, or what reads them on purpose."""
+        unplaced = frozenset(write.index for write in self.matching.unplaced)
+        return unplaced | self.matching.ambiguous | self.matching.crossed
 
     def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
         """Returns the custom call in the optimized module that performs the write."""

@@ -70,6 +70,8 @@ class Matching:
     """Calls of the optimized module that write an operand and are not in the program."""
     same: Mapping[int, int] = field(default_factory=dict[int, int])
     """Those of `merged` whose two calls see the same values: the two are one write."""
+    crossed: frozenset[int] = frozenset()
+    """Indices of writes around whose call the program's order is not the author's."""
 
 
 def match_writes(

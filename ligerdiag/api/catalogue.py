@@ -22,7 +22,15 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.rules.registry import RULES
 from ligerdiag.rules.rule import Rule
 from ligerdiag.toolchains import toolchain as toolchain_module
-from ligerdiag.toolchains.catalogue import DEFAULT, Target, ToolchainSpec, find_spec, known_toolchains, load_target
+from ligerdiag.toolchains.catalogue import (
+    DEFAULT,
+    Target,
+    ToolchainSpec,
+    find_spec,
+    known_releases,
+    known_toolchains,
+    load_target,
+)
 from ligerdiag.toolchains.environments import (
     describe_toolchain,
     find_differences,
@@ -80,8 +88,10 @@ class ToolchainStatus:
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Returns every toolchain, the default one first, by what is on the disk: nothing is started."""
-    return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in known_toolchains())))
+    """Returns every toolchain, the default one first, and the releases of jax that were made, by what is on the disk:
+    nothing is started."""
+    made = [spec for spec in known_releases() if locate_environment(spec, cache).is_dir()]
+    return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in (*known_toolchains(), *made))))
 
 
 def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:

@@ -106,6 +106,10 @@ class KernelCall:
     of a backward function."""
 
 
+ANY_OPERAND = -1
+"""In the place of an operand's number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """The origin of an artifact: program, target and toolchain."""
@@ -141,6 +145,9 @@ class Provenance:
     trace_seconds: float
     lower_seconds: float
     compile_seconds: float
+    crossed_operands: tuple[int, ...] | None = None
+    """Operands of kernels around whose calls JAX has changed the author's order, see `lowering.binds`; `ANY_OPERAND` is all.
+    None in an artifact that does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,8 @@ if TYPE_CHECKING:
 
 TOOLCHAINS_HELP = """Which versions of JAX and Triton can compile here, besides those that ligerdiag is installed
 with? Each is an environment that uv makes of exact pins, in the cache, when it is first
-needed. That takes a package index; later it works without.
+needed. That takes a package index; later it works without. A release of JAX since 0.4.31,
+such as jax-0.7.2, is a toolchain, too, and listed once its environment was made.
 
 \b
   list            what there is, and what stands on this disk

@@ -26,8 +26,9 @@ from ligerdiag.cli.options import (
     parse_targets,
     read_settings,
 )
-from ligerdiag.cli.output import require_recordable, write_record
+from ligerdiag.cli.output import require_recordable, write_atomically, write_record
 from ligerdiag.cli.report_output import Format, Html, parse_outputs, require_html_directory, write_html, write_report
+from ligerdiag.codec import pack_record
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import LigerdiagError
 
@@ -149,8 +150,12 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         bool, typer.Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
     ] = False,
     html: Html = None,
+    data: Annotated[Path | None, typer.Option("--data", hidden=True)] = None,
 ) -> None:
-    """Runs the check and exits with its code."""
+    """Runs the check and exits with its code.
+
+    data: a file for the whole report, from which a sweep makes pages.
+    """
     from ligerdiag import api
     from ligerdiag.render.terminal.terminal import ProgressDisplay
     from ligerdiag.replay.service.worker import Bounds
@@ -180,7 +185,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         toolchain=toolchain,
         baseline=baseline or (settings.config.baseline if record is None else None),
         record=record is not None,
-        view=html is not None,
+        view=html is not None or data is not None,
     )
     with watch_for_end(time_limit):
         try:
@@ -203,6 +208,8 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
         if html is not None:
             write_html(report, html)
+        if data is not None:
+            write_atomically(data, pack_record(report))
         if record is not None:
             write_record(report, options, record)
     raise typer.Exit(code)

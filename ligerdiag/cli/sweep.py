@@ -1,7 +1,9 @@
 """`ligerdiag sweep`: many cases, targets, toolchains and flags, on all cores or on a cluster."""
 
+import re
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +18,12 @@ from ligerdiag.text import count_of
 
 if TYPE_CHECKING:
     from ligerdiag.sweep.campaign import SweepReport
+    from ligerdiag.sweep.store import StoredResult
     from ligerdiag.sweep.table import SweepDifference
 
-HELP = """What does `check` say of many cases, for many GPUs, toolchains and flags of XLA? GRID is a
-TOML file; each case in it is checked for each target, by each toolchain, with each set of
-flags, in a process of its own.
+HELP = """What does `check` say of many cases, for many GPUs, toolchains, flags of XLA and sizes? GRID is
+a TOML file; each case in it is checked for each target, by each toolchain, with each set of
+flags and each of sizes, in a process of its own.
 
 \b
   selectors = ["cases", "mine.py"]   as of `check`, from the folder of the grid
@@ -28,9 +31,13 @@ flags, in a process of its own.
   toolchains = ["default", "seed"]   default: default
   replay = true                      replay each schedule on numbers
   timeout = 300.0                    seconds, as of `check`
+  pages = true                       a page for each cell, as of `check --html`
   [flags]                            named sets; default: one without flags
   none = []
   no-fusion = ["--xla_disable_hlo_passes=fusion"]
+  [sizes]                            named sets; default: one without sizes
+  small = {}
+  large = { tokens = 8192 }          of `ligerdiag.size("tokens", 512)` in a file of cases
 
 The workers are Dask's: one a core here, or those of --scheduler, which must have the same
 ligerdiag, toolchains and files. What is known is in the store, a file a task: a sweep that
@@ -39,13 +46,16 @@ until a file that its case imports changes, or ligerdiag, its configuration or a
 
 \b
 DIR gets, at the end and on Ctrl-C:
-  index.html      cases by columns, with marks where a verdict changes
+  index.html      cases by columns, with marks where a verdict changes; each cell leads to
+                  the page of its case in pages/
   sweep.parquet   a row a cell; sweep.csv has the same
   reports/        of each column the report of `check --format json`
 
 `ligerdiag diff A/sweep.parquet B/sweep.parquet` says what changed between two sweeps.
 Needs: pip install 'ligerdiag[sweep]'
 """
+
+_PAGE = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.html")
 
 MEANINGS = {
     ExitCode.AS_EXPECTED: "every case is as expected",
@@ -98,7 +108,7 @@ def sweep(  # noqa: PLR0917 - typer reads the options from the signature
     from ligerdiag.render.terminal.terminal import ProgressDisplay
     from ligerdiag.sweep.campaign import SweepOptions, run_sweep
 
-    for folder in (out, out / "reports"):
+    for folder in (out, out / "reports", out / "pages"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -113,15 +123,27 @@ def sweep(  # noqa: PLR0917 - typer reads the options from the signature
     )
     with watch_for_end(time_limit):
         with ProgressDisplay(sys.stderr) as show:
-            report = run_sweep(options, show)
+            report = run_sweep(options, show, partial(keep_page, out))
         write_files(report, out)
         sys.stdout.write(render_sweep(report, out))
     raise typer.Exit(compute_exit_code(report))
 
 
+def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> bool:
+    """Writes the page of that name unless it is there; returns whether there is one."""
+    from ligerdiag.sweep.table import PAGES, render_case_page
+
+    path = out / PAGES / name
+    page = "" if path.exists() else render_case_page(result.data, case_id)
+    if page:
+        write_atomically(path, page)
+    return path.exists()
+
+
 def write_files(report: "SweepReport", out: Path) -> None:
-    """Writes each file as a whole; removes reports of columns that are no more. Raises InputError when the disk says no."""
-    from ligerdiag.sweep.table import render_csv, render_page, render_parquet, render_reports
+    """Writes each file as a whole; removes reports of columns and pages of results that are no more. Raises InputError when
+    the disk says no."""
+    from ligerdiag.sweep.table import PAGES, render_csv, render_page, render_parquet, render_reports
 
     names = {"index.html"}
     for name, text in render_reports(report):
@@ -129,6 +151,10 @@ def write_files(report: "SweepReport", out: Path) -> None:
         names.add(name)
     for path in (out / "reports").glob("*.json"):
         if path.name not in names:
+            path.unlink(missing_ok=True)
+    pages = set(report.pages.values())
+    for path in (out / PAGES).glob("*.html"):
+        if _PAGE.fullmatch(path.name) and path.name not in pages:
             path.unlink(missing_ok=True)
     write_atomically(out / "sweep.parquet", render_parquet(report.rows))
     write_atomically(out / "sweep.csv", render_csv(report.rows))
@@ -196,7 +222,7 @@ def render_sweep_difference(difference: "SweepDifference") -> str:
     for change in difference.changes:
         column = change.column
         said = ", ".join(f"{name} {one or 'absent'} -> {two or 'absent'}" for name, one, two in change.outputs)
-        lines.append(f"{change.case}  {column.toolchain} {column.target} {column.flags}  {said}")
+        lines.append(f"{change.case}  {column.name}  {said}")
     lines.append(f"{count_of(len(difference.changes), 'change')} in {count_of(difference.compared, 'cell')}")
     if difference.unknown:
         lines.append(f"{count_of(difference.unknown, 'cell')} not known on one side")

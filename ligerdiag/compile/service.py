@@ -18,6 +18,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.codec import FieldError, encode_record, read_record, read_str
 from ligerdiag.compile.cases.selectors import Selector, choose_cases, parse_selectors
 from ligerdiag.errors import CompileError, InputError, LigerdiagError
+from ligerdiag.model.case import read_sizes
 from ligerdiag.model.jobs import (
     CaseSpec,
     CompileAnswer,
@@ -78,8 +79,9 @@ def discover_cases(
     """Returns the cases that the selectors mean, each once, in their order.
 
     directory: what paths and modules are relative to, by default the current one. Raises InputError for a selector that
-    means nothing, CaseError for a file that does not import, CompileError when a worker dies of it; of several sources
-    `on_broken` gets those errors, if it is given, and the cases of the others are returned.
+    means nothing and for a size that no file asks for, CaseError for a file that does not import, CompileError when a
+    worker dies of it; of several sources `on_broken` gets those errors, if it is given, and the cases of the others are
+    returned.
     """
     selections = parse_selectors(selectors, directory or Path.cwd())
     sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
@@ -112,6 +114,8 @@ def discover_cases(
     finally:
         for _, future in futures:
             future.cancel()
+    if not broken:
+        _require_asked({name for cases in found.values() for case in cases for name in case.sizes})
     chosen: list[CaseSpec] = []
     for selection in selections:
         try:
@@ -120,6 +124,15 @@ def discover_cases(
             if not broken.intersection(selection.sources):  # else it may mean a case of a broken one
                 raise
     return tuple({(case.source, case.id): case for case in chosen}.values())
+
+
+def _require_asked(asked: set[str]) -> None:
+    """Raises InputError for a size that no case would have: its name is misspelt, or asked for by no import."""
+    given = read_sizes()
+    unknown = sorted(given.keys() - asked)
+    if unknown:
+        known = f"its cases ask for {', '.join(sorted(asked))}" if asked else "`ligerdiag.size` asks for one"
+        raise InputError(f"no file of cases asks for the size `{unknown[0]}` when it is imported: {known}")
 
 
 def compile_cases(

@@ -282,6 +282,7 @@ def _compute_context(
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,
         is_assigned=compilation.buffers is not None,
+        crossed_operands=frozenset(compilation.crossed_operands),
     )
 
 
@@ -327,6 +328,7 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         command_order=_find_command_order(artifact.provenance),
         is_foreign=is_foreign,
         is_described=artifact.provenance.compute_capability > 0,
+        crossed_operands=artifact.provenance.crossed_operands or (),
     )
     return analyse_compilation(compilation, **words)
 

@@ -12,7 +12,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.explain.output_sentences import describe_ambiguities, describe_untraced
 from ligerdiag.analysis.verdict.comparison import join_outputs, join_read
 from ligerdiag.analysis.write_correspondence import TagCoverage, compute_tag_coverage
-from ligerdiag.artifacts.artifact import KernelCall
+from ligerdiag.artifacts.artifact import ANY_OPERAND, KernelCall
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
@@ -53,6 +53,17 @@ class Compilation:
     """It came from elsewhere: tags count as far as the operands agree with them (see `belief`). Else our worker put them."""
     is_described: bool = False
     """XLA compiled it for a GPU that was not there, from its description."""
+    crossed_operands: tuple[int, ...] = ()
+    """Operands of kernels around whose calls JAX has changed the author's order: what is meant there is not known."""
+
+
+def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, ...]:
+    return tuple(
+        f"JAX has put an operation on operand {write.operand} of `{write.kernel}` on the other side of the call than where"
+        " its author has it, as it does before 0.6.2 in what it differentiates: what is meant by it is not known"
+        for write in context.writes
+        if {write.operand, ANY_OPERAND} & set(compilation.crossed_operands)
+    )
 
 
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:
@@ -78,7 +89,9 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         refuted = (
             f"{len(context.refuted)} of the tags are of operations that the instructions cannot be: they are not used",
         )
-    notes = (*compilation.notes, *_describe_missing(compilation)) if context.writes else compilation.notes
+    notes = compilation.notes
+    if context.writes:
+        notes = (*notes, *_describe_crossed(compilation, context), *_describe_missing(compilation))
     return Coverage(
         instructions=compilation.optimized.instruction_count + (program.instruction_count if program else 0),
         kernels=len(context.calls),

@@ -4,6 +4,8 @@ This file imports neither jax nor triton, and nothing else of ligerdiag unless s
 only called inside a compile worker.
 """
 
+import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -12,6 +14,10 @@ from typing import Any, cast
 
 AXES = "xyzwvu"
 """Names of the axes of a mesh of which only the sizes are given."""
+SIZES = "LIGERDIAG_SIZES"
+"""Environment variable: the sizes that a sweep asks for, a JSON object of whole numbers by name."""
+ASKED_SIZES: set[str] = set()
+"""Names that `size` was called with in this process."""
 _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zeros")
 
 
@@ -144,6 +150,32 @@ class Case:
         if not self.params:
             return self.name
         return f"{self.name}[{'-'.join(str(p) for p in self.params)}]"
+
+
+def size(name: str, default: int) -> int:
+    """Returns the number of that name that the sizes of a sweep have, and the default where they have none, or there is no
+    sweep. Call it where the case's file is imported, such as `TOKENS = size("tokens", 512)`: a sweep knows the names from
+    there. InputError for another default than a whole number above 0.
+    """
+    ASKED_SIZES.add(name)
+    return _require_size(read_sizes().get(name, default), name)
+
+
+def read_sizes() -> dict[str, int]:
+    """Returns the sizes that are asked for; InputError where the variable has something else."""
+    try:
+        given = cast("object", json.loads(os.environ.get(SIZES) or "{}"))
+    except ValueError:
+        given = None
+    if not isinstance(given, Mapping):
+        raise _refuse(f'expected {SIZES} to be like {{"tokens": 512}} but got {_describe(os.environ.get(SIZES))}')
+    return {str(name): _require_size(value, name) for name, value in cast("Mapping[str, object]", given).items()}
+
+
+def _require_size(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise _refuse(f"expected a whole number above 0 for the size `{name}` but got {_describe(value)}")
+    return value
 
 
 def read_mesh(mesh: Mapping[str, int] | Sequence[int]) -> dict[str, int]:

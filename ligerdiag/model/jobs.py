@@ -51,6 +51,8 @@ class CaseSpec:
     """Name of a toolchain to what is expected of it, in the place of the two."""
     mitigation: str = ""
     """The case's measure against a hidden write, as `Case.mitigation`."""
+    sizes: tuple[str, ...] = ()
+    """Names of the sizes that its file asks for, see `model.case.size`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ unfit, is in no store; the next sweep tries it again.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.artifacts.cache import Cache
@@ -23,6 +24,7 @@ from ligerdiag.codec import (
 )
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import LigerdiagError
+from ligerdiag.model.case import SIZES
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.report import OnProgress, Progress, Status
 from ligerdiag.sweep.cluster import open_cluster, run_tasks
@@ -32,6 +34,8 @@ from ligerdiag.sweep.task import find_case, run_task
 from ligerdiag.workers.shared_templates import keep_templates
 
 UNDONE = "the sweep was ended before its turn"
+PAGE_LETTERS = 16
+"""Of each of the two digests in the name of a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,10 @@ class SweepRow:
     flags: str
     """Name of the set."""
     xla_flags: str
+    sizes: str
+    """Name of the set."""
+    given_sizes: str
+    """Those of them that its file asks for, as JSON; empty without any."""
     status: Status
     verdict: str
     """The worst of its outputs; empty where nothing is known."""
@@ -83,7 +91,7 @@ class SweepRow:
     @property
     def column(self) -> SweepColumn:
         """Returns the names of the grid that it is for."""
-        return SweepColumn(toolchain=self.toolchain, target=self.target, flags=self.flags)
+        return SweepColumn(toolchain=self.toolchain, target=self.target, flags=self.flags, sizes=self.sizes)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,6 +105,8 @@ class SweepReport:
     """The reports that `check` gave, of each column in the order of its rows."""
     broken: tuple[tuple[str, LigerdiagError], ...] = ()
     """Files whose cases cannot be found."""
+    pages: dict[str, str] = field(default_factory=dict[str, str])
+    """Key to the name of its page, where it has one."""
     ran: int = 0
     """Tasks that this run did."""
     found: int = 0
@@ -108,8 +118,12 @@ class SweepReport:
     """None: everything was done."""
 
 
-def run_sweep(options: SweepOptions, tell: OnProgress) -> SweepReport:
-    """Does what the store does not have yet; returns what is known of every cell.
+type KeepPage = Callable[[str, StoredResult, str], bool]
+"""Makes the page of that name, of that result and that case, unless it is there; returns whether there is one."""
+
+
+def run_sweep(options: SweepOptions, tell: OnProgress, keep_page: KeepPage | None = None) -> SweepReport:
+    """Does what the store does not have yet; returns what is known of every cell. Hands out results that have pages.
 
     Raises InputError for a grid, a store or a scheduler that cannot be used, and as `check` does for its cases.
     """
@@ -124,9 +138,12 @@ def run_sweep(options: SweepOptions, tell: OnProgress) -> SweepReport:
         report.found = len(tasks) - len(missing)
         with work_until_ended() as work:
             if missing:
-                _run(missing, place, options, report, tell)
+                for task in _run(missing, place, options, report, tell):
+                    result = store.find(task.key) if keep_page is not None and task.pages else None
+                    if result is not None:
+                        _keep_page(result, task, report, keep_page)
     report.ended_by = work.ending
-    report.rows = tuple(_list_rows(plan, store, cache, report))
+    report.rows = tuple(_list_rows(plan, store, cache, report, keep_page))
     report.seconds = time.perf_counter() - started
     return report
 
@@ -159,7 +176,8 @@ def _find_status(result: StoredResult, task: SweepTask) -> Status | None:
 
 def _run(
     missing: list[tuple[SweepTask, bool]], place: str, options: SweepOptions, report: SweepReport, tell: OnProgress
-) -> None:
+) -> Iterator[SweepTask]:
+    """Yields each task that has a result."""
     tell(Progress(phase="sweep", event="started", done=0, total=len(missing), case_id="starts the workers"))
     with open_cluster(options.scheduler, options.jobs) as client:
         started = time.monotonic()
@@ -171,6 +189,15 @@ def _run(
                 report.ran += 1
             said = describe_rate(done, len(missing), time.monotonic() - started, len(report.failed))
             tell(Progress(phase="sweep", event="finished", done=done, total=len(missing), case_id=said))
+            if task.key not in report.failed:
+                yield task
+
+
+def _keep_page(result: StoredResult, task: SweepTask, report: SweepReport, keep_page: KeepPage | None) -> None:
+    """A page is called by its key and what it is made of: one that is there need not be made again."""
+    name = f"{task.key[:PAGE_LETTERS]}-{sha256(result.data).hexdigest()[:PAGE_LETTERS]}.html"
+    if result.data and keep_page is not None and keep_page(name, result, task.case_id):
+        report.pages[task.key] = name
 
 
 def describe_rate(done: int, total: int, seconds: float, failed: int = 0) -> str:
@@ -182,7 +209,9 @@ def describe_rate(done: int, total: int, seconds: float, failed: int = 0) -> str
     return words + (f", {failed} without result" if failed else "")
 
 
-def _list_rows(plan: SweepPlan, store: ResultStore, cache: Cache, report: SweepReport) -> Iterator[SweepRow]:
+def _list_rows(
+    plan: SweepPlan, store: ResultStore, cache: Cache, report: SweepReport, keep_page: KeepPage | None
+) -> Iterator[SweepRow]:
     there = store.list_keys()
     for (_, _, column), task in plan.cells.items():
         result = store.find(task.key) if task.key in there and task.key not in report.failed else None
@@ -193,6 +222,8 @@ def _list_rows(plan: SweepPlan, store: ResultStore, cache: Cache, report: SweepR
                 row = _make_empty(task, column, Status.ERROR, f"the store has no report of it: {error}")
             else:
                 report.reports.setdefault(column, []).append(result.report)
+                if task.key not in report.pages:
+                    _keep_page(result, task, report, keep_page)
             yield row
         elif task.key in report.failed:
             yield _make_empty(task, column, Status.ERROR, str(report.failed[task.key]))
@@ -213,6 +244,8 @@ def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
         toolchain=column.toolchain,
         flags=column.flags,
         xla_flags=task.environment.get("XLA_FLAGS", ""),
+        sizes=column.sizes,
+        given_sizes=task.environment.get(SIZES, ""),
         status=read_word(Status, case, "status"),
         verdict="" if worst is None else worst.value,
         outputs={name: verdict.value for name, verdict in outputs.items()},
@@ -234,6 +267,8 @@ def _make_empty(task: SweepTask, column: SweepColumn, status: Status, error: str
         toolchain=column.toolchain,
         flags=column.flags,
         xla_flags=task.environment.get("XLA_FLAGS", ""),
+        sizes=column.sizes,
+        given_sizes=task.environment.get(SIZES, ""),
         status=status,
         verdict="",
         outputs={},

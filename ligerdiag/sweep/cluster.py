@@ -50,6 +50,13 @@ class LostWorker(LigerdiagError):
     """The worker of a task ended."""
 
 
+class LostScheduler(LigerdiagError):
+    """The scheduler ended, or cannot be reached any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the scheduler lost the task: start the sweep again, and it goes on")
+
+
 def require_extra() -> None:
     """Raises InputError where a package that a sweep needs is not installed."""
     missing = [name for name in NEEDED if find_spec(name) is None]
@@ -65,7 +72,8 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
     """
     dask, distributed = _import("dask"), _import("distributed")
     with dask.config.set(_QUIET):
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in [one for one in logging.root.manager.loggerDict if one.partition(".")[0] == "distributed"]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # the client's has a level of its own
         if address is not None:
             with _connect(distributed, address) as client:
                 yield client
@@ -151,7 +159,12 @@ def _run_round[Words](
     window: int,
 ) -> Iterator[tuple[SweepTask, Words, Any]]:
     """window: tasks that the scheduler knows at a time."""
-    distributed, waiting, named = _import("distributed"), iter(tasks), find_resources(client)
+    distributed, waiting = _import("distributed"), iter(tasks)
+    try:
+        named = find_resources(client)
+    except LostScheduler as error:
+        yield from ((task, words, error) for task, words in tasks)
+        return
     running: dict[str, tuple[SweepTask, Words, Any]] = {}
 
     def submit(count: int) -> Iterator[Any]:
@@ -177,9 +190,13 @@ def _run_round[Words](
 
 
 def find_resources(client: Any) -> frozenset[str]:
-    """Returns the names of the toolchains' resources that workers say they have."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return frozenset(name for one in workers for name in one["resources"] if name.startswith(RESOURCE))
+    """Returns the names of the toolchains' resources that workers say they have. Raises LostScheduler."""
+    known = client.scheduler_info(n_workers=-1)
+    if client.status != "running" or "workers" not in known:
+        raise LostScheduler
+    return frozenset(
+        name for one in known["workers"].values() for name in one["resources"] if name.startswith(RESOURCE)
+    )
 
 
 def _find_fault(future: Any) -> LigerdiagError | None:
@@ -188,7 +205,7 @@ def _find_fault(future: Any) -> LigerdiagError | None:
     fault = future.exception() if future.status == "error" else None
     match fault:
         case None:
-            return LigerdiagError("the scheduler lost the task: start the sweep again, and it goes on")
+            return LostScheduler()
         case LigerdiagError():
             return fault
         case _ if type(fault).__name__ == "KilledWorker":

@@ -5,25 +5,32 @@
     toolchains = ["default", "seed"]           default: default
     replay = true                              whether each schedule is replayed on numbers
     timeout = 300.0                            seconds to compile a case, and again to replay it
+    pages = true                               whether each cell of the matrix has a page of its own
 
     [flags]                                    named sets of XLA's flags; default: one set, `none`, without any
     none = []
     no-remat = ["--xla_disable_hlo_passes=rematerialization"]
 
-1. A task is one case for one target, by one toolchain, with one set of flags.
+    [sizes]                                    named sets of sizes; default: one set, `default`, without any
+    small = {}
+    large = { tokens = 8192 }                  what `ligerdiag.size("tokens", 512)` returns in the files of cases
+
+1. A task is one case for one target, by one toolchain, with one set of flags and one of sizes.
 2. Its key is the sha256 of all that decides its result and is known before it runs: ligerdiag's source, the project's
    `[tool.ligerdiag]`, the files that the import of the case reads, the case's id, the description of the target, the
-   versions of the toolchain, the flags, the variables that XLA and JAX read, and how it is checked. The names of the sets
-   of flags are not in it.
+   versions of the toolchain, the flags, the sizes that its file asks for, the variables that XLA and JAX read, and how it
+   is checked. The names of the sets are not in it.
 3. What a case imports only while it is traced is known afterwards: a result names these files, too, and holds as long as
    they are the same (see `store`).
+4. The cases are found for each set of sizes by itself: their ids, and which there are, may depend on it.
 """
 
 import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache as remember
 from hashlib import sha256
@@ -31,22 +38,24 @@ from pathlib import Path
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import hold_key
-from ligerdiag.codec import FieldError, Json, encode_record, read_bool, read_float, read_object, read_strs
+from ligerdiag.codec import FieldError, Json, as_int, encode_record, read_bool, read_float, read_object, read_strs
 from ligerdiag.compile.service import compute_sources_sha256, discover_cases, find_import_dependencies
 from ligerdiag.config import load_config, require_known
 from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.model.case import SIZES, read_sizes
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import Progress
 from ligerdiag.toolchains.catalogue import DEFAULT, find_spec, load_target
 from ligerdiag.toolchains.toolchain import compute_important_environment, current_toolchain
 from ligerdiag.workers.pool import Pool
 
-FORMAT = 1
+FORMAT = 2
 """Of a result in the store; part of each key."""
 MAXIMUM_BYTES = 1 << 20
-_KEYS = ("selectors", "targets", "toolchains", "replay", "timeout", "flags")
+_KEYS = ("selectors", "targets", "toolchains", "replay", "timeout", "pages", "flags", "sizes")
 _FLAG = re.compile(r"--xla_\w+(=\S+)?")
 _NO_FLAGS: Mapping[str, tuple[str, ...]] = {"none": ()}
+_NO_SIZES: Mapping[str, Mapping[str, int]] = {DEFAULT: {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +69,12 @@ class SweepGrid:
     toolchains: tuple[str, ...] = (DEFAULT,)
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(_NO_FLAGS))
     """Name of a set to its flags, as XLA_FLAGS has them."""
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: dict(_NO_SIZES))
+    """Name of a set to its sizes."""
     replay: bool = True
     timeout: float = 300.0
     """Seconds."""
+    pages: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -72,6 +84,13 @@ class SweepColumn:
     toolchain: str
     target: str
     flags: str
+    sizes: str = DEFAULT
+
+    @property
+    def name(self) -> str:
+        """Returns its names in one line; a sweep without sets of sizes has none to tell apart."""
+        names = (self.toolchain, self.target, self.flags, *([] if self.sizes == DEFAULT else [self.sizes]))
+        return " ".join(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +105,14 @@ class SweepTask:
     """Name, or absolute path of a description."""
     toolchain: str
     environment: Mapping[str, str]
-    """The variables that can change what is compiled, the flags among them; a worker has no others."""
+    """The variables that can change what is compiled, flags and sizes among them; a worker has no others."""
     dependencies: Mapping[str, str]
     """Files, from the source's root, to their sha256: a worker with other files must not answer."""
     fingerprint: str
     """sha256 of the ligerdiag that asks, and of the versions of the toolchain."""
     replay: bool
     timeout: float
+    pages: bool = False
 
     @property
     def selector(self) -> str:
@@ -107,7 +127,7 @@ class SweepPlan:
     columns: tuple[SweepColumn, ...]
     cases: tuple[CaseSpec, ...]
     cells: Mapping[tuple[Source, str, SweepColumn], SweepTask]
-    """By source, case and column, in the order of the matrix."""
+    """By source, case and column, in the order of the matrix; no cell where the sizes of the column give no such case."""
     broken: tuple[tuple[Source, LigerdiagError], ...]
     """Files whose cases cannot be found."""
 
@@ -140,12 +160,16 @@ def _parse_grid(fields: Json, folder: Path) -> SweepGrid:
     timeout = read_float(fields, "timeout") if "timeout" in fields else usual.timeout
     if not timeout > 0:
         raise InputError(f"expected seconds above 0 for `timeout` but got {timeout}")
+    named: Json = read_object(fields, "sizes") if "sizes" in fields else {}
+    sizes = {name: _read_set(read_object(named, name), name) for name in named} or _NO_SIZES
     return SweepGrid(
         folder=folder,
         selectors=_read_names(fields, "selectors", ()),
         targets=tuple(str(folder / name) if (folder / name).is_file() else name for name in targets),
         toolchains=_read_names(fields, "toolchains", usual.toolchains),
         flags=sets,
+        sizes=sizes,
+        pages=read_bool(fields, "pages") if "pages" in fields else usual.pages,
         replay=read_bool(fields, "replay") if "replay" in fields else usual.replay,
         timeout=timeout,
     )
@@ -160,66 +184,118 @@ def _read_names(fields: Json, name: str, usual: tuple[str, ...]) -> tuple[str, .
     return names
 
 
+def _read_set(fields: Json, name: str) -> dict[str, int]:
+    sizes = {key: as_int(value, key) for key, value in fields.items()}
+    wrong = next((key for key, value in sizes.items() if value < 1), None)
+    if wrong is not None:
+        raise InputError(f"expected a whole number above 0 for `{wrong}` of the sizes `{name}` but got {sizes[wrong]}")
+    return sizes
+
+
 def plan_sweep(grid: SweepGrid, cache: Cache, tell: Callable[[Progress], None]) -> SweepPlan:
     """Finds the cases, once, with the toolchain that ligerdiag is installed with, and returns the tasks.
 
     Raises InputError as `check` does: for a selector that means nothing, an unknown target or toolchain.
     """
     columns = tuple(
-        SweepColumn(toolchain=toolchain, target=load_target(target).name, flags=flags)
+        SweepColumn(toolchain=toolchain, target=load_target(target).name, flags=flags, sizes=sizes)
         for toolchain in grid.toolchains
         for target in grid.targets
         for flags in grid.flags
+        for sizes in grid.sizes
     )
     if len(set(columns)) < len(columns):
         raise InputError(f"expected targets of different names but got {', '.join(grid.targets)}")
     fingerprints = {name: compute_fingerprint(name) for name in grid.toolchains}
     settings = compute_settings_sha256(grid.folder)
-    broken: list[tuple[Source, LigerdiagError]] = []
-    with hold_key(cache.artifacts, "cases"), Pool(cache=cache) as pool:
+    broken: dict[Source, LigerdiagError] = {}
+    found = {name: _find_cases(grid, sizes, cache, tell, broken) for name, sizes in grid.sizes.items()}
+    cases = {place: case for one in found.values() for place, case in one.cases.items()}
+    paths = {load_target(target).name: target for target in grid.targets}
+    cells = {
+        (source, case_id, column): _make_task(
+            grid,
+            case,
+            column,
+            target=paths[column.target],
+            environment=make_environment(grid.flags[column.flags], grid.sizes[column.sizes], case.sizes),
+            dependencies=found[column.sizes].dependencies[source],
+            fingerprint=fingerprints[column.toolchain],
+            settings=settings,
+        )
+        for source, case_id in cases
+        for column in columns
+        if (case := found[column.sizes].cases.get((source, case_id))) is not None
+    }
+    return SweepPlan(columns=columns, cases=tuple(cases.values()), cells=cells, broken=tuple(broken.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoundCases:
+    """The cases with one set of sizes."""
+
+    cases: Mapping[tuple[Source, str], CaseSpec]
+    dependencies: Mapping[Source, Mapping[str, str]]
+
+
+def _find_cases(
+    grid: SweepGrid,
+    sizes: Mapping[str, int],
+    cache: Cache,
+    tell: Callable[[Progress], None],
+    broken: dict[Source, LigerdiagError],
+) -> _FoundCases:
+    with _ask_for(sizes), hold_key(cache.artifacts, "cases"), Pool(cache=cache) as pool:
         cases = discover_cases(
             grid.selectors,
             pool=pool,
             directory=grid.folder,
             on_event=tell,
-            on_broken=lambda source, error: broken.append((source, error)),
+            on_broken=lambda source, error: broken.update({source: error}),
         )
-        toolchain = pool.toolchain
-    cache.forget_hashes()
-    dependencies = {
-        source: find_import_dependencies(cache, toolchain, source)
-        for source in dict.fromkeys(case.source for case in cases)
-    }
+        cache.forget_hashes()
+        dependencies = {
+            source: find_import_dependencies(cache, pool.toolchain, source)
+            for source in dict.fromkeys(case.source for case in cases)
+        }
     unknown = next((source for source, files in dependencies.items() if not files), None)
     if unknown is not None:
         raise InputError(
             f"what `{unknown}` imports is not known, so that no result would stand for it alone: expected a file of a"
             f" project of yours, and a cache that can be written at `{cache.root}`"
         )
-    paths = {load_target(target).name: target for target in grid.targets}
-    environments = {name: make_environment(flags) for name, flags in grid.flags.items()}
-    cells = {
-        (case.source, case.id, column): _make_task(
-            grid,
-            case,
-            column,
-            target=paths[column.target],
-            environment=environments[column.flags],
-            dependencies=dependencies[case.source],
-            fingerprint=fingerprints[column.toolchain],
-            settings=settings,
-        )
-        for case in cases
-        for column in columns
-    }
-    return SweepPlan(columns=columns, cases=cases, cells=cells, broken=tuple(broken))
+    return _FoundCases(cases={(case.source, case.id): case for case in cases}, dependencies=dependencies)
 
 
-def make_environment(flags: Sequence[str]) -> dict[str, str]:
-    """Returns the variables of a task: ours that can change what is compiled, with the flags behind those of XLA_FLAGS."""
+@contextmanager
+def _ask_for(sizes: Mapping[str, int]) -> Generator[None]:
+    """Sets the variable that the files of cases are asked with, over what it has."""
+    before = os.environ.get(SIZES)
+    if sizes:
+        os.environ[SIZES] = _write_sizes({**read_sizes(), **sizes})
+    try:
+        yield
+    finally:
+        if sizes:
+            os.environ.pop(SIZES)
+        if before is not None:
+            os.environ[SIZES] = before
+
+
+def _write_sizes(sizes: Mapping[str, int]) -> str:
+    return json.dumps(dict(sorted(sizes.items())))
+
+
+def make_environment(
+    flags: Sequence[str], sizes: Mapping[str, int] = _NO_SIZES[DEFAULT], asked: Sequence[str] = ()
+) -> dict[str, str]:
+    """Returns the variables of a task: ours that can change what is compiled, with the flags behind those of XLA_FLAGS, and
+    of the sizes those that its file asks for."""
     ours = compute_important_environment()
     joined = " ".join((*ours.pop("XLA_FLAGS", "").split(), *flags))
-    return ours | ({"XLA_FLAGS": joined} if joined else {})
+    ours.pop(SIZES, None)
+    wanted = {name: value for name, value in {**read_sizes(), **sizes}.items() if name in asked}
+    return ours | ({"XLA_FLAGS": joined} if joined else {}) | ({SIZES: _write_sizes(wanted)} if wanted else {})
 
 
 def compute_settings_sha256(folder: Path) -> str:
@@ -278,6 +354,7 @@ def _make_task(
         sorted(environment.items()),
         grid.replay,
         grid.timeout,
+        grid.pages,
     )
     return SweepTask(
         key=sha256(json.dumps(parts).encode()).hexdigest(),
@@ -291,6 +368,7 @@ def _make_task(
         fingerprint=fingerprint,
         replay=grid.replay,
         timeout=grid.timeout,
+        pages=grid.pages,
     )
 
 

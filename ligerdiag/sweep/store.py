@@ -1,17 +1,20 @@
 """Results by key, in a folder or at any URL that fsspec knows: one JSON a task, there as a whole or not at all.
 
-    <store>/<key>.json      {"format": 1, "key": ..., "dependencies": {file: sha256}, "report": as of check --format json}
+    <store>/<key>.json      {"format": 2, "key": ..., "dependencies": {file: sha256}, "report": as of check --format json,
+                             "data": the whole report, packed, for a page; empty without one}
 
 1. A result is written beside its place and moved there. Two workers that do the same task write the same place.
 2. A store may have been written by anybody who may write to it: what is not a whole result of its key is no result, and its
    task runs again.
-3. A result holds as long as the files that it names, from the root of the case's source, have the sha256 that they had.
+3. A store that cannot be reached is no empty one: InputError says what to do, on a worker, too.
+4. A result holds as long as the files that it names, from the root of the case's source, have the sha256 that they had.
 """
 
 import json
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from base64 import b64decode, b64encode
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -32,57 +35,86 @@ class StoredResult:
     """Files, from the root of the case's source, to their sha256."""
     report: Json
     """As `check --format json` has it, with one case."""
+    data: bytes = b""
+    """The whole report, see `pack_record`, that the page of the case is made of; empty where none is wanted."""
 
 
 class ResultStore:
     """The results at one place."""
 
     def __init__(self, place: str) -> None:
-        """place: a folder, which is made, or a URL. Raises InputError where it cannot be opened."""
+        """place: a folder, which is made, or a URL. Raises InputError where it cannot be opened, and so does each method."""
         core: Any = import_module("fsspec.core")
-        try:
+        self._place = place
+        with self._reach("open"):
             self._files, self._root = core.url_to_fs(place)
             self._files.makedirs(self._root, exist_ok=True)
-        except Exception as error:  # each kind of store has its own
-            raise InputError(f"expected to open the store `{place}` but: {error}") from error
 
     def list_keys(self) -> frozenset[str]:
         """Returns the keys that have a result, whole or not."""
-        self._files.invalidate_cache()
-        names = [str(path).rpartition("/")[2] for path in self._files.ls(self._root, detail=False)]
+        paths: list[Any] = []
+        with self._reach("list"):
+            self._files.invalidate_cache()
+            try:
+                paths = self._files.ls(self._root, detail=False)
+            except FileNotFoundError:  # a bucket has no folders, and nothing is there yet
+                return frozenset()
+        names = [str(path).rpartition("/")[2] for path in paths]
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def find(self, key: str) -> StoredResult | None:
         """Returns the result of the key; None where there is none, or something else in its place."""
         path = self._locate(key)
         try:
-            with self._files.open(path, "rb") as file:
+            with self._reach("read"), self._files.open(path, "rb") as file:
                 text = file.read(MAXIMUM_JSON_BYTES + 1)
             fields = parse_object(text)
             if len(text) > MAXIMUM_JSON_BYTES or read_int(fields, "format") != FORMAT or read_str(fields, "key") != key:
                 return None
             return StoredResult(
-                key=key, dependencies=read_str_map(fields, "dependencies"), report=read_object(fields, "report")
+                key=key,
+                dependencies=read_str_map(fields, "dependencies"),
+                report=read_object(fields, "report"),
+                data=b64decode(read_str(fields, "data"), validate=True),
             )
-        except (OSError, FieldError):
+        except (OSError, ValueError, FieldError):  # each says of this file alone that it is none
             return None
 
     def keep(self, result: StoredResult) -> None:
-        """Writes the result; raises OSError, or what the kind of store raises, where that cannot be."""
+        """Writes the result."""
         fields = {
             "format": FORMAT,
             "key": result.key,
             "dependencies": dict(result.dependencies),
             "report": result.report,
+            "data": b64encode(result.data).decode(),
         }
         temporary = f"{self._root}/.{result.key}.{uuid.uuid4().hex}"
+        with self._reach("write"):
+            try:
+                self._files.pipe_file(temporary, (json.dumps(fields) + "\n").encode())
+                self._files.mv(temporary, self._locate(result.key))
+            except BaseException:
+                with suppress(Exception):
+                    self._files.rm_file(temporary)
+                raise
+
+    @contextmanager
+    def _reach(self, what: str) -> Generator[None]:
+        """Turns what each kind of store raises in its own way into an InputError; what a read says of one file stays."""
         try:
-            self._files.pipe_file(temporary, (json.dumps(fields) + "\n").encode())
-            self._files.mv(temporary, self._locate(result.key))
-        except BaseException:
-            with suppress(Exception):
-                self._files.rm_file(temporary)
-            raise
+            yield
+        except Exception as error:
+            if what == "read" and isinstance(error, OSError | ValueError):
+                raise
+            said = " ".join(str(error).split()) or type(error).__name__
+            advice = (
+                "install it, on every worker, too"
+                if isinstance(error, ImportError)
+                else "see that the address is right, that it can be reached from here and from every worker, and that the"
+                " credentials, or the folder's owner, allow it; then the same command goes on"
+            )
+            raise InputError(f"cannot {what} the store `{self._place}`: {said}: {advice}") from error
 
     def _locate(self, key: str) -> str:
         return f"{self._root}/{key}.json"

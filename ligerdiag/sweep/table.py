@@ -15,13 +15,27 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from ligerdiag.codec import FieldError, Json, decode_record, encode_record, read_float, read_list, read_strs
+from ligerdiag.codec import (
+    FieldError,
+    Json,
+    decode_record,
+    encode_record,
+    read_float,
+    read_list,
+    read_strs,
+    unpack_record,
+)
 from ligerdiag.errors import InputError
-from ligerdiag.model.report import Status
+from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.render.html import INDEX, render_case_html
 from ligerdiag.render.html.matrix import MatrixCell, MatrixRow, render_matrix_html
 from ligerdiag.sweep.campaign import SweepReport, SweepRow
 from ligerdiag.sweep.grid import SweepColumn
+from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.untrusted_files import MAXIMUM_UNPACKED_RATIO, SANDBOX_ANSWER_BYTES, SMALL_UNPACKED_BYTES
 
+PAGES = "pages"
+"""Folder beside the matrix."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 _SILENT = frozenset({Status.ERROR, Status.NOT_CHECKED})
 """Statuses of cells that say nothing of the program."""
@@ -55,6 +69,8 @@ def read_parquet(path: Path) -> tuple[SweepRow, ...]:
         records = cast("list[dict[str, Any]]", parquet.read_table(path).to_pylist())
         for record in records:
             record["outputs"] = dict(record["outputs"])
+            record.setdefault("sizes", DEFAULT)  # what older tables do not have
+            record.setdefault("given_sizes", "")
         return tuple(decode_record(SweepRow, record) for record in records)
     except (OSError, ValueError, KeyError, TypeError, NotImplementedError, FieldError) as error:
         raise InputError(f"expected the table of a sweep in `{path}` but: {error}") from error
@@ -82,7 +98,7 @@ def render_reports(report: SweepReport) -> Iterator[tuple[str, str]]:
 
 def name_column(column: SweepColumn) -> str:
     """Returns a file name without its ending: `default-h100-none`."""
-    return "-".join(_UNSAFE.sub("_", part) for part in (column.toolchain, column.target, column.flags))
+    return "-".join(_UNSAFE.sub("_", part) for part in column.name.split(" "))
 
 
 def join_reports(reports: Sequence[Json]) -> dict[str, object]:
@@ -113,10 +129,14 @@ def render_page(report: SweepReport) -> str:
     for row in report.rows:
         by_case.setdefault((row.case, row.source), {})[row.column] = row
     rows = [
-        MatrixRow(case=case, source=source, cells=tuple(_make_cells([cells[column] for column in report.columns])))
+        MatrixRow(
+            case=case,
+            source=source,
+            cells=tuple(_make_cells([cells.get(column) for column in report.columns], report.pages)),
+        )
         for (case, source), cells in by_case.items()
     ]
-    names = [(column.toolchain, column.target, column.flags) for column in report.columns]
+    names = [column.name for column in report.columns]
     notes = [f"{source}: {error}" for source, error in report.broken]
     if report.ended_by is not None:
         notes.append(f"ended by {report.ended_by.value}: not every case was done")
@@ -124,9 +144,13 @@ def render_page(report: SweepReport) -> str:
     return render_matrix_html(names, rows, notes=notes, counts=counts)
 
 
-def _make_cells(rows: Sequence[SweepRow]) -> Iterator[MatrixCell]:
+def _make_cells(rows: Sequence[SweepRow | None], pages: Mapping[str, str]) -> Iterator[MatrixCell | None]:
+    """rows: None where the sizes of the column give no such case."""
     before: SweepRow | None = None
     for row in rows:
+        if row is None:
+            yield None
+            continue
         yield MatrixCell(
             verdict=row.verdict,
             status=row.status,
@@ -134,8 +158,24 @@ def _make_cells(rows: Sequence[SweepRow]) -> Iterator[MatrixCell]:
             rules=row.rules,
             error=row.error,
             is_changed=before is not None and says_other(before, row),
+            page=f"{PAGES}/{pages[row.key]}" if row.key in pages else "",
         )
         before = before if row.status in _SILENT else row
+
+
+def render_case_page(data: bytes, case_id: str) -> str:
+    """Returns the page that `check --html` writes of the case, whose way back leads to the matrix; "" where the data is no
+    report.
+
+    data: as `pack_record` made it of a CheckReport, by whoever wrote the store.
+    """
+    try:
+        bound = min(max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data)), SANDBOX_ANSWER_BYTES)
+        report = unpack_record(CheckReport, data, maximum=bound)
+        case = next((case for case in report.cases if case.id == case_id), report.cases[0])
+        return render_case_html(case, report, index=f"../{INDEX}")
+    except (FieldError, LookupError, ValueError):
+        return ""
 
 
 def says_other(one: SweepRow, other: SweepRow) -> bool:

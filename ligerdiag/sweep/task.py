@@ -39,6 +39,7 @@ from ligerdiag.sweep.store import ResultStore, StoredResult
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.toolchain import compute_important_environment
+from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES
 
 _PROGRAM = (
     "import sys; from ligerdiag.ending import die_with_parent; die_with_parent(int(sys.argv.pop(1))); "
@@ -70,7 +71,7 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
         return False
     cache = Cache()
     _require_same(task, cache)
-    report = _run(task, lambda path: make_command(task, path))
+    report, data = _run(task, lambda path: make_command(task, path))
     _require_whole(report, task)
     traced = find_artifact_dependencies(
         task.source,
@@ -81,7 +82,9 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
         environ=make_environ(task),
     )
     dependencies = {**task.dependencies, **name_files(task.source, traced)}
-    store.keep(StoredResult(key=task.key, dependencies=dependencies, report=report))
+    if len(data) > MAXIMUM_JSON_BYTES // 2:  # else it would be no result: a page is worth less
+        data = b""
+    store.keep(StoredResult(key=task.key, dependencies=dependencies, report=report, data=data))
     return True
 
 
@@ -92,7 +95,7 @@ def answer_task(task: SweepTask, options: Json) -> Json:
     try:
         asked = scratch.path / "options.json"
         asked.write_text(json.dumps(options), encoding="utf-8")
-        return _run(task, lambda path: [*_start("sweep.task"), str(asked), str(path)])
+        return _run(task, lambda path: [*_start("sweep.task"), str(asked), str(path)])[0]
     finally:
         scratch.remove()
 
@@ -104,21 +107,26 @@ def make_environ(task: SweepTask) -> dict[str, str]:
 
 
 def make_command(task: SweepTask, report: Path) -> list[str]:
-    """Returns the command; the report is written to that file."""
+    """Returns the command; the report is written to that file, and beside it what its page is made of."""
     return [
         *(*_start("__main__"), "check", task.selector),
         *("--target", task.target, "--toolchain", task.toolchain),
         *("--output", f"json={report}", "--jobs", "1", "--timeout", str(task.timeout)),
         "--replay" if task.replay else "--no-replay",
+        *(("--data", str(_locate_data(report))) if task.pages else ()),
     ]
+
+
+def _locate_data(report: Path) -> Path:
+    return report.with_name("data")
 
 
 def _start(module: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-c", _PROGRAM.format(module=module), str(os.getpid()))
 
 
-def _run(task: SweepTask, make: Callable[[Path], list[str]]) -> Json:
-    """Returns what the command writes to the file that `make` gets."""
+def _run(task: SweepTask, make: Callable[[Path], list[str]]) -> tuple[Json, bytes]:
+    """Returns what the command writes to the file that `make` gets, and to that beside it."""
     scratch = ScratchFolder("sweep")
     path, log = scratch.path / "report.json", scratch.path / "log"
     try:
@@ -135,7 +143,8 @@ def _run(task: SweepTask, make: Callable[[Path], list[str]]) -> Json:
                 timeout=2 * task.timeout + _SPARE_SECONDS,
             )
         if path.exists():
-            return parse_object(path.read_bytes())
+            data = _locate_data(path)
+            return parse_object(path.read_bytes()), data.read_bytes() if data.exists() else b""
         last = log.read_text(encoding="utf-8", errors="replace").strip()[-_TAIL:]
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         raise TaskDied(f"case `{task.case_id}`: the check ended with {how} and no report: {last}")

@@ -14,12 +14,21 @@ never reads are taken away.
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from ligerdiag.codec import FieldError, Json, as_object, read_object, read_record, read_str, read_strs
+from ligerdiag.codec import (
+    FieldError,
+    Json,
+    as_object,
+    read_object,
+    read_record,
+    read_str,
+    read_str_map,
+    read_strs,
+)
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import Flag
 
@@ -182,6 +191,8 @@ class ToolchainSpec:
     """Compiler options that a compile without a GPU needs."""
     unknown_target_fields: tuple[str, ...]
     """Paths of the fields of a target description that its XLA does not know."""
+    like: str = ""
+    """Of one release of jax, `jax-0.7.2`: the name of the toolchain whose other packages it has."""
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -200,31 +211,43 @@ def load_table(path: Path = TABLE) -> dict[str, ToolchainSpec]:
 
 
 def parse_table(text: str) -> dict[str, ToolchainSpec]:
-    """Returns the toolchains by name, in the order of the text; FieldError where it is not such a table."""
+    """Returns the toolchains by name, in the order of the text, each followed by its releases of jax; FieldError where it
+    is not such a table."""
     try:
         fields: Json = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FieldError(f"expected TOML but: {error}") from error
-    entries = read_object(fields, "toolchain")
-    return {name: _parse_entry(name, as_object(entry, name)) for name, entry in entries.items()}
+    since: Json = read_object(fields, "target_fields") if "target_fields" in fields else {}
+    specs: dict[str, ToolchainSpec] = {}
+    for name, entry in read_object(fields, "toolchain").items():
+        specs[name] = _parse_entry(name, as_object(entry, name), since)
+        specs |= {spec.name: spec for spec in _list_releases(specs[name], as_object(entry, name), since)}
+    return specs
 
 
 @cache
 def known_toolchains() -> tuple[ToolchainSpec, ...]:
-    """Returns the toolchains that come with ligerdiag, in the order of the table."""
-    return tuple(load_table().values())
+    """Returns the toolchains that come with ligerdiag, in the order of the table, without the releases of jax."""
+    return tuple(spec for spec in load_table().values() if not spec.like)
+
+
+@cache
+def known_releases() -> tuple[ToolchainSpec, ...]:
+    """Returns the toolchain of each release of jax, such as `jax-0.7.2`, the oldest first."""
+    return tuple(spec for spec in load_table().values() if spec.like)
 
 
 def find_spec(name: str) -> ToolchainSpec:
     """Returns the toolchain of that name; InputError names the known ones."""
-    for spec in known_toolchains():
+    for spec in (*known_toolchains(), *known_releases()):
         if spec.name == name:
             return spec
     known = ", ".join((DEFAULT, *(spec.name for spec in known_toolchains())))
-    raise InputError(f"expected a toolchain of {known} but got `{name}`")
+    first, last = known_releases()[0].name, known_releases()[-1].name
+    raise InputError(f"expected a toolchain of {known}, or a release of jax from {first} to {last}, but got `{name}`")
 
 
-def _parse_entry(name: str, entry: Json) -> ToolchainSpec:
+def _parse_entry(name: str, entry: Json, since: Json) -> ToolchainSpec:
     if not _NAME.fullmatch(name) or name == DEFAULT:
         raise FieldError(f"expected a name in lower case, other than `{DEFAULT}`, but got `{name}`")
     packages: dict[str, str] = {}
@@ -233,11 +256,46 @@ def _parse_entry(name: str, entry: Json) -> ToolchainSpec:
         if match is None or match["name"] in packages:
             raise FieldError(f"expected one exact version of each package of `{name}` but got `{pin}`")
         packages[match["name"]] = match["version"]
+    if "jax" not in packages:
+        raise FieldError(f"expected a version of jax among the packages of `{name}`")
     return ToolchainSpec(
         name=name,
         about=read_str(entry, "about"),
         python=read_str(entry, "python"),
         packages=packages,
         options=read_record(Mapping[str, Flag], entry, "options"),
-        unknown_target_fields=read_strs(entry, "unknown_target_fields"),
+        unknown_target_fields=_find_unknown_fields(packages["jax"], since),
     )
+
+
+def _list_releases(base: ToolchainSpec, entry: Json, since: Json) -> Iterator[ToolchainSpec]:
+    """Yields the base with each jax and jaxlib of `releases`."""
+    releases = read_str_map(entry, "releases") if "releases" in entry else {}
+    for jax, jaxlib in releases.items():
+        _read_version(jax)
+        own = {
+            name: jax if name == "jax" else jaxlib
+            for name in base.packages
+            if name in ("jax", "jaxlib") or name.startswith("jax-cuda")
+        }
+        yield replace(
+            base,
+            name=f"jax-{jax}",
+            about=f"as `{base.name}`, with jax {jax}",
+            packages={**base.packages, **own},
+            unknown_target_fields=_find_unknown_fields(jaxlib, since),
+            like=base.name,
+        )
+
+
+def _find_unknown_fields(version: str, since: Json) -> tuple[str, ...]:
+    """Returns the fields that came with a later version."""
+    later = [name for name in since if _read_version(name) > _read_version(version)]
+    return tuple(field for name in later for field in read_strs(since, name))
+
+
+def _read_version(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, text.split(".")))
+    except ValueError:
+        raise FieldError(f"expected a release such as `0.9.0.1` but got `{text}`") from None

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ligerdiag.cache_root import BYTECODE_FOLDER, NO_BYTECODE, is_bytecode_missing, locate_bytecode
 from ligerdiag.errors import CASE_PATH, LigerdiagError, holds_installed
+from ligerdiag.model.case import SIZES
 from ligerdiag.model.jobs import Flag
 
 ONE_VERSION = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
@@ -132,7 +133,7 @@ def compute_important_environment(environ: Mapping[str, str] = os.environ) -> di
     return {
         name: value
         for name, value in sorted(environ.items())
-        if (name.startswith(_IMPORTANT) or name == "PYTHONPATH")
+        if (name.startswith(_IMPORTANT) or name in ("PYTHONPATH", SIZES))
         and name not in _DROPPED
         and name not in _SETTLED
         and name not in _UNIMPORTANT

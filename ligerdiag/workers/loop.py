@@ -42,12 +42,13 @@ from typing import Any, NoReturn
 from ligerdiag.codec import Json, parse_object, read_str, read_str_map
 from ligerdiag.ending import die_with_parent, end_group_with_parent, watch_parent
 from ligerdiag.errors import CASE_PATH, CompileError, LigerdiagError, UsedWorkerError
+from ligerdiag.model.case import SIZES
 from ligerdiag.model.jobs import render_error, render_refusal
 from ligerdiag.workers.process import FORK_DESCRIPTORS, FORK_REQUEST, FRESH_VARIABLE, MEMORY_VARIABLE, render_ready
 
 _OWN = frozenset(
     {"TMPDIR", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_", "LIGERDIAG_CACHE_DIR", "TRITON_CACHE_DIR", CASE_PATH}
-    | {MEMORY_VARIABLE}
+    | {MEMORY_VARIABLE, SIZES}
 )
 _OWN_PREFIXES = ("PYTEST_", "GITHUB_", "CI_")
 

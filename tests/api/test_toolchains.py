@@ -6,6 +6,7 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.api.judging import expect_of
+from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.loader import describe_case
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Case
@@ -13,6 +14,8 @@ from ligerdiag.model.jobs import CaseSpec, DiscoverAnswer, DiscoverRequest, Sour
 from ligerdiag.model.report import CheckReport
 from ligerdiag.render.terminal.spans import compute_text
 from ligerdiag.render.terminal.summary import render_totals
+from ligerdiag.toolchains.catalogue import find_spec
+from ligerdiag.toolchains.environments import locate_environment
 from ligerdiag.toolchains.toolchain import Toolchain
 from tests.report.samples import make_case
 
@@ -28,6 +31,14 @@ def test_none_but_the_default_one_is_there_at_first(tmp_path: Path) -> None:
     )
     assert seed.versions["jax"] == "0.4.34"
     assert Path(seed.directory).parent == tmp_path / "toolchains"
+
+
+def test_a_release_of_jax_is_listed_once_it_was_made(tmp_path: Path) -> None:
+    made = locate_environment(find_spec("jax-0.7.2"), Cache(tmp_path))
+    made.mkdir(parents=True)
+    statuses = api.list_toolchains(tmp_path)
+    assert [status.name for status in statuses][-2:] == ["0.12", "jax-0.7.2"]
+    assert (statuses[-1].versions["jax"], statuses[-1].state.value) == ("0.7.2", "broken"), "it has no interpreter"
 
 
 def test_a_missing_one_is_not_tried_out(tmp_path: Path) -> None:

@@ -1,16 +1,20 @@
 """Real compiles by other versions of JAX and Triton. Their environments are a gigabyte or more each: a test runs where its
 environment is in the cache already, or LIGERDIAG_TEST_TOOLCHAINS=create allows it to be made."""
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ligerdiag.api import CheckOptions, check, diagnose_toolchain
 from ligerdiag.api.catalogue import StepState
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.cases import backend_answers
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.toolchains.catalogue import find_spec, known_toolchains
@@ -156,3 +160,40 @@ def test_the_newest_jax_judges_what_needs_no_jax_triton() -> None:
     assert set(found["attention"].values()) | set(found["eigenvalues"].values()) == {Verdict.FRESH}
     own = [case for case in report.cases if case.id.startswith(("pallas_cross_entropy", "mosaic"))]
     assert {case.status for case in own} == {Status.EXPECTED}
+
+
+@pytest.mark.parametrize("name", ["jax-0.7.2", "jax-0.8.2"])
+def test_a_release_of_jax_compiles_for_a_gpu_that_is_not_there(name: str) -> None:
+    require(name)
+    status = diagnose_toolchain(name)
+    assert status.state is StepState.WORKS, status.steps[-1].detail
+
+
+@pytest.mark.parametrize("name", ["jax-0.4.31", "jax-0.4.33"])
+def test_a_release_that_takes_no_description_of_a_gpu_says_so(name: str) -> None:
+    require(name)
+    step = diagnose_toolchain(name).steps[-1]
+    assert (step.name, step.state) == ("compile", StepState.BROKEN)
+    assert (
+        f"XLA of jax {name[4:]} does not take the description of a GPU: XlaRuntimeError: FAILED_PRECOND" in step.detail
+    )
+
+
+def test_a_compiled_program_does_not_tell_memories_of_devices_that_are_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """JAX 0.8.2 and 0.8.3 would look for these memories."""
+    pxla = importlib.import_module("jax._src.interpreters.pxla")
+
+    def ask(executable: Any, *_: object) -> object:
+        try:
+            return executable.get_output_memory_kinds(), executable.name
+        except NotImplementedError:
+            return "untold", executable.name
+
+    monkeypatch.setattr(pxla, "get_out_shardings_from_executable", ask)
+    backend_answers._hide_memory_kinds()
+    executable = SimpleNamespace(get_output_memory_kinds=lambda: [["device"]], name="jit_f")
+    assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ([["device"]], "jit_f")
+    with backend_answers.answer_as([object()], ""):
+        assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ("untold", "jit_f")

@@ -10,17 +10,22 @@ from ligerdiag.toolchains.catalogue import (
     ToolchainSpec,
     drop_fields,
     find_spec,
+    known_releases,
     known_toolchains,
     list_targets,
     parse_table,
 )
 
 ENTRY = """
+[target_fields]
+"0.4.34" = ["known"]
+"0.6.1" = ["runtime_version"]
+"0.10.0" = ["gpu_device_info.name"]
+
 [toolchain.old]
 about = "a test"
 python = "3.12"
 options = { xla_gpu_autotune_level = 0 }
-unknown_target_fields = ["runtime_version"]
 packages = ["jax==0.4.34", "ml-dtypes==0.5.4"]
 """
 
@@ -33,7 +38,7 @@ def test_an_entry_says_what_it_is_made_of_and_what_its_xla_needs() -> None:
         python="3.12",
         packages={"jax": "0.4.34", "ml-dtypes": "0.5.4"},
         options={"xla_gpu_autotune_level": 0},
-        unknown_target_fields=("runtime_version",),
+        unknown_target_fields=("runtime_version", "gpu_device_info.name"),
     )
     assert spec.requirements == ("jax==0.4.34", "ml-dtypes==0.5.4")
 
@@ -55,8 +60,45 @@ def test_the_name_of_our_own_toolchain_is_taken() -> None:
 
 
 def test_an_unknown_toolchain_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"expected a toolchain of default, seed, .*0\.12 but got `sed`"):
+    said = r"a toolchain of default, seed, .*0\.12, or a release .* from jax-0\.4\.31 to jax-0\.12\.0\.1, but got `sed`"
+    with pytest.raises(InputError, match=said):
         find_spec("sed")
+
+
+RELEASES = """
+[toolchain.old.releases]
+"0.5.2" = "0.5.1"
+"0.9.0.1" = "0.9.0.1"
+"""
+
+
+def test_a_release_of_jax_is_the_toolchain_beside_it_with_that_jax_and_its_jaxlib() -> None:
+    entry = ENTRY.replace('"jax==0.4.34", ', '"jax==0.4.34", "jaxlib==0.4.34", "jax-cuda12-plugin==0.4.34", ')
+    base, early, late = parse_table(entry + RELEASES).values()
+    assert (base.like, early.name, late.name) == ("", "jax-0.5.2", "jax-0.9.0.1")
+    assert early.packages == {"jax": "0.5.2", "jaxlib": "0.5.1", "jax-cuda12-plugin": "0.5.1", "ml-dtypes": "0.5.4"}
+    assert (early.like, early.options, early.about) == ("old", base.options, "as `old`, with jax 0.5.2")
+    assert early.unknown_target_fields == ("runtime_version", "gpu_device_info.name")
+    assert late.unknown_target_fields == ("gpu_device_info.name",), "0.9.0.1 comes before 0.10.0"
+    assert len({spec.directory_name for spec in (base, early, late)}) == 3
+
+
+@pytest.mark.parametrize("release", ['"0.5.x" = "0.5.1"', '"0.5.2" = "new"'])
+def test_a_release_that_is_no_version_is_refused(release: str) -> None:
+    with pytest.raises(FieldError, match=r"expected a release such as `0\.9\.0\.1`"):
+        parse_table(f"{ENTRY}[toolchain.old.releases]\n{release}\n")
+
+
+def test_each_release_is_there_once_in_order() -> None:
+    versions = [tuple(map(int, spec.packages["jax"].split("."))) for spec in known_releases()]
+    assert versions == sorted(set(versions))
+    assert len(versions) == 34
+    assert {spec.packages["jax"] for spec in known_toolchains()} <= {spec.packages["jax"] for spec in known_releases()}
+    for spec in known_releases():
+        (base,) = [one for one in known_toolchains() if one.name == spec.like]
+        assert spec.packages.keys() == base.packages.keys()
+        if spec.packages["jax"] == base.packages["jax"]:
+            assert (spec.packages, spec.unknown_target_fields) == (base.packages, base.unknown_target_fields)
 
 
 def test_other_pins_or_another_python_are_another_environment() -> None:

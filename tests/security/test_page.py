@@ -18,6 +18,7 @@ TEXT = "tests/report/test_source_text.py::"
 TESTS: Mapping[str, tuple[str, ...]] = {
     "What a store holds that is not a whole result": (
         "tests/sweep/test_grid.py::test_a_store_has_whole_results_of_their_own_keys_and_nothing_else",
+        "tests/sweep/test_case_pages.py::test_a_page_is_made_of_a_whole_report_alone",
     ),
     "A case file that you give to": ("tests/security/test_trust.py::test_a_case_file_is_run_as_the_user",),
     "Its imports are looked for in": (

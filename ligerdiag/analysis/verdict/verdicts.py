@@ -66,9 +66,15 @@ def _is_worse(verdict: Verdict, was: Verdict) -> bool:
     return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
-def propagate(found: Blamed, ambiguities: Ambiguities) -> Blamed:
-    """Makes outputs unknown by (1), and takes back the reads that were blamed for them."""
+def propagate(found: Blamed, ambiguities: Ambiguities, crossed: frozenset[int] = frozenset()) -> Blamed:
+    """Makes outputs unknown by (1), and takes back the reads that were blamed for them.
+
+    crossed: writes around which the author's order is not known: nothing is said of what depends on them.
+    """
     unclear = {(name, one.write) for name, about in ambiguities.items() for one in about}
+    unclear |= {
+        (name, cause.write) for name, one in found.outputs.items() for cause in one.causes if cause.write in crossed
+    }
     if not unclear:
         return found
     return Blamed(
@@ -279,7 +285,7 @@ def judge(
         ambiguities = add_crowded(ambiguities, blamed.crowded)
     if blamed.mixed:
         ambiguities = add_mixed(ambiguities, blamed, comparison)
-    blamed = propagate(blamed, ambiguities)
+    blamed = propagate(blamed, ambiguities, pair.matching.crossed)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
         blamed, ambiguities = forgive_apart(blamed, ambiguities, evaluations)
     merged = pair.matching.merged

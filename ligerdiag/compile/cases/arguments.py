@@ -15,7 +15,7 @@ from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ligerdiag.compile.cases.draws import draw_values
-from ligerdiag.errors import CaseError, InputError, describe_fault
+from ligerdiag.errors import CaseError, CompileError, InputError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw, Values
 from ligerdiag.toolchains.catalogue import strip_comments
 
@@ -155,7 +155,13 @@ def _check_partition(place: str, arg: Arg, mesh: Mesh) -> None:
 @lru_cache(maxsize=8)
 def _build_topology(name: str, description: str) -> Any:
     library: Any = topologies
-    return library.get_topology_desc(topology_name=name, platform="cuda", topology=name, target_config=description)
+    try:
+        return library.get_topology_desc(topology_name=name, platform="cuda", topology=name, target_config=description)
+    except Exception as fault:
+        traceback.print_exception(fault)
+        raise CompileError(
+            f"XLA of jax {jax.__version__} does not take the description of a GPU: {describe_fault(fault)}"
+        ) from fault
 
 
 NEXT_DRAW = 1_000_003

@@ -101,7 +101,8 @@ def install_answers() -> None:
     jax: Any = importlib.import_module("jax")
     backend: Any = importlib.import_module("jax.extend.backend")
     original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _ASKED})
-    original.get_backend = backend.get_backend
+    bridge: Any = _find_module("jax.lib.xla_bridge")  # its old place, the only one before 0.4.32
+    original.get_backend = (backend if hasattr(backend, "get_backend") else bridge).get_backend
     original.get_default_device = getattr(backend, "get_default_device", None)
 
     def default_backend() -> str:
@@ -162,10 +163,11 @@ def install_answers() -> None:
 
     if original.get_default_device is not None:
         _put(backend, original.get_default_device, get_default_device)
-    for module in (backend, _find_module("jax.lib.xla_bridge")):  # its old name, where this JAX has it
-        if module is not None:
+    for module in (backend, bridge):
+        if hasattr(module, "get_backend"):
             _put(module, original.get_backend, get_backend)
     _answer_callbacks()
+    _hide_memory_kinds()
     _answer_by_caller(*answers, get_backend)
     _answer_versions()
 
@@ -244,6 +246,32 @@ def _answer_callbacks() -> None:
             raise
 
     context.get_backend = get_backend
+
+
+class _WithoutMemoryKinds:
+    """A compiled program that does not tell in what memories its outputs are."""
+
+    def __init__(self, executable: Any) -> None:
+        self._executable = executable
+
+    def get_output_memory_kinds(self) -> Any:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executable, name)
+
+
+def _hide_memory_kinds() -> None:
+    """See 6."""
+    library: Any = _find_module("jax._src.interpreters.pxla")
+    original = getattr(library, "get_out_shardings_from_executable", None)
+    if original is None:
+        return
+
+    def get_out_shardings_from_executable(executable: Any, *args: Any, **words: Any) -> Any:
+        return original(_WithoutMemoryKinds(executable) if _TARGET.is_gpu else executable, *args, **words)
+
+    library.get_out_shardings_from_executable = get_out_shardings_from_executable
 
 
 def drop_host_callbacks(lowered: Any) -> None:

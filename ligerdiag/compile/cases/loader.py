@@ -36,7 +36,7 @@ from ligerdiag.errors import (
     is_project_file,
     list_case_path,
 )
-from ligerdiag.model.case import Arg, Case, Draw, Values
+from ligerdiag.model.case import ASKED_SIZES, Arg, Case, Draw, Values
 from ligerdiag.model.jobs import CaseSpec, Source
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
@@ -109,6 +109,7 @@ class CaseLoader:
             raise UsedWorkerError(f"this worker is not for `{source}`")
         self._is_used = True
         self._forget()
+        ASKED_SIZES.clear()
         os.chdir(source.root)
         self._path = self._path or _compute_path()
         sys.path[:] = [source.root, *self._path]
@@ -179,6 +180,7 @@ def describe_case(case: Case, source: Source) -> CaseSpec:
         about=case.about,
         draws=compute_draws(case, source.pickled or str(source), is_live=bool(source.pickled)),
         mitigation=str(case.mitigation),
+        sizes=tuple(sorted(ASKED_SIZES)),
     )
 
 

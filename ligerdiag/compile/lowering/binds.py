@@ -1,14 +1,18 @@
-"""Worker side: records every bind of a kernel primitive while JAX traces, with the user's lines that made it."""
+"""Worker side: records every bind of a kernel primitive while JAX traces, with the user's lines that made it; and whether
+JAX keeps the order of the operations around it.
+"""
 
+import importlib
 import inspect
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from jax.extend import source_info_util
 
-from ligerdiag.artifacts.artifact import LoneCall
+from ligerdiag.artifacts.artifact import ANY_OPERAND, LoneCall
 from ligerdiag.compile.lowering.call_forms import RuleCall, find_rule_calls, get_type, watch_rules
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
@@ -175,3 +179,81 @@ def _find_site() -> SourceLine | None:
         through_library = through_library or module.startswith(_LIBRARIES)
         frame = frame.f_back
     return None
+
+
+@dataclass(slots=True)
+class TracedOrder:
+    """A note about one trace."""
+
+    crossed: set[int] = field(default_factory=set[int])
+    """Operands of kernels on which an operation stands on the other side of the call than where its author has it;
+    `ANY_OPERAND` for calls of functions with kernels."""
+
+
+@contextmanager
+def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
+    """Yields a note of whether JAX loses the order around a kernel in what is traced inside of the context.
+
+    Before 0.6.2 JAX sorts the operations of a function that it differentiates, or splits, by what each needs and not by
+    when it was traced. To JAX the order means nothing; a kernel that overwrites its operand is read differently then.
+    """
+    evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
+    order, numbers = TracedOrder(), count()
+    make, sort = evaluation.new_eqn_recipe, evaluation.toposort
+    if next(iter(inspect.signature(make).parameters)) != "in_tracers":  # a JAX that numbers them, and sorts by that
+        yield order
+        return
+
+    def numbered(*args: Any, **words: Any) -> Any:
+        return make(*args, **words)._replace(eqn_id=next(numbers))
+
+    def watched(tracers: Any) -> Any:
+        found = sort(tracers)
+        recipes = {id(one.recipe): one.recipe for one in found if hasattr(one.recipe, "eqn_id")}
+        order.crossed.update(_find_crossed(list(recipes.values()), primitives))
+        return found
+
+    evaluation.new_eqn_recipe, evaluation.toposort = numbered, watched
+    try:
+        yield order
+    finally:
+        evaluation.new_eqn_recipe, evaluation.toposort = make, sort
+
+
+def _find_crossed(recipes: Sequence[Any], primitives: Sequence[Any]) -> Iterator[int]:
+    """Yields the operands that a kernel call shares with what comes after it and was traced before it, or the other way
+    round; what has no number may have been traced at any time."""
+    for place, kernel in enumerate(recipes):
+        if not _calls(kernel.primitive, kernel.params, primitives):
+            continue
+        operands = [_identify(one) for one in kernel.in_tracers]
+        for other_place, other in enumerate(recipes):
+            ids = kernel.eqn_id, other.eqn_id
+            if other is kernel or (
+                all(isinstance(one, int) for one in ids) and (place < other_place) == (ids[0] < ids[1])
+            ):
+                continue
+            used = {_identify(one) for one in other.in_tracers}
+            shared = [number for number, operand in enumerate(operands) if operand in used]
+            yield from shared if kernel.primitive in primitives or not shared else (ANY_OPERAND,)
+
+
+def _identify(tracer: Any) -> int:
+    """Returns the identity of the value: a constant has a tracer for each use."""
+    value = getattr(tracer.recipe, "val", None)
+    return id(tracer) if value is None else id(value)
+
+
+def _calls(primitive: Any, params: Mapping[str, Any], primitives: Sequence[Any]) -> bool:
+    """Returns whether it is a kernel call, or calls a function with one."""
+    return primitive in primitives or any(
+        _calls(equation.primitive, equation.params, primitives)
+        for jaxpr in _list_jaxprs(params)
+        for equation in jaxpr.eqns
+    )
+
+
+def _list_jaxprs(params: Mapping[str, Any]) -> Iterator[Any]:
+    core: Any = importlib.import_module("jax._src.core")
+    listing: Callable[[Any], Iterator[Any]] = core.jaxprs_in_params
+    return iter(listing(params))

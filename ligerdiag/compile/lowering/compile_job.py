@@ -138,6 +138,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         [asdict(call) for call in program.traced_calls],
         program.text,
         program.as_written,
+        program.crossed_operands,
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
     )
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
@@ -367,4 +368,5 @@ def _describe(
         trace_seconds=program.trace_seconds,
         lower_seconds=program.lower_seconds,
         compile_seconds=compile_seconds,
+        crossed_operands=program.crossed_operands,
     )

@@ -26,7 +26,7 @@ from ligerdiag.compile.cases.arguments import (
     compute_output_names,
 )
 from ligerdiag.compile.cases.backend_answers import answer_as
-from ligerdiag.compile.lowering.binds import TracedCall, record_binds
+from ligerdiag.compile.lowering.binds import TracedCall, record_binds, watch_order
 from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation, translate_to_hlo
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
 from ligerdiag.compile.lowering.kernel_calls import LoweredCall, find_lowered_calls, find_traced_calls, has_partitioned
@@ -125,6 +125,8 @@ class LoweredCase:
     """The module of the trace that holds the intent, where that is another one; see `intent`."""
     readers: Readers
     """Of the program without ties."""
+    crossed_operands: tuple[int, ...] = ()
+    """Where JAX has lost the author's order, see `TracedOrder`."""
     trace_seconds: float
     lower_seconds: float
 
@@ -173,7 +175,8 @@ def lower_case(
     ):
         library: Any = jax
         jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
-        with record_binds(_kernel_primitives()) as binds, mark_intent(_kernel_primitives(), None) as intent:
+        kernels = _kernel_primitives()
+        with record_binds(kernels) as binds, mark_intent(kernels, None) as intent, watch_order(kernels) as order:
             traced = jitted.trace(*specs)
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
@@ -212,6 +215,7 @@ def lower_case(
         bodies=bodies,
         marked=marked,
         readers=readers,
+        crossed_operands=tuple(sorted(order.crossed)),
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
     )

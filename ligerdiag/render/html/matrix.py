@@ -25,6 +25,8 @@ class MatrixCell:
     error: str
     is_changed: bool
     """Another verdict than in the nearest cell to the left that says any."""
+    page: str = ""
+    """Where the page of the case leads; empty without one."""
 
     @property
     def is_unknown(self) -> bool:
@@ -54,21 +56,23 @@ class MatrixRow:
 
     case: str
     source: str
-    cells: tuple[MatrixCell, ...]
+    cells: tuple[MatrixCell | None, ...]
+    """None where the column has no such case."""
 
     @property
     def kind(self) -> str:
         """Returns the word that the page's menu chooses rows by."""
-        if any(cell.is_changed for cell in self.cells):
+        cells = [cell for cell in self.cells if cell is not None]
+        if any(cell.is_changed for cell in cells):
             return "changed"
-        return "not known" if any(cell.is_unknown for cell in self.cells) else "the same"
+        return "not known" if any(cell.is_unknown for cell in cells) else "the same"
 
 
 KINDS = ("changed", "not known", "the same")
 
 
 def render_matrix_html(
-    columns: Sequence[tuple[str, str, str]],
+    columns: Sequence[str],
     rows: Sequence[MatrixRow],
     *,
     notes: Sequence[str] = (),
@@ -77,7 +81,7 @@ def render_matrix_html(
 ) -> str:
     """Returns a whole HTML document; rows with a changed verdict come first.
 
-    columns: toolchain, target and set of flags. counts: cells by status.
+    columns: toolchain, target, set of flags and set of sizes. counts: cells by status.
     """
     return render(
         "matrix.html.jinja",
