@@ -32,7 +32,16 @@ from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
 from ligerdiag.fuzz.drawing import draw_program
 from ligerdiag.fuzz.programs import RandomProgram
-from ligerdiag.fuzz.rows import FuzzOptions, FuzzReport, JudgedProgram, judge_case, list_doubted, load_rows, look_again
+from ligerdiag.fuzz.rows import (
+    FuzzOptions,
+    FuzzReport,
+    JudgedProgram,
+    judge_case,
+    list_doubted,
+    list_trusted,
+    load_rows,
+    look_again,
+)
 from ligerdiag.fuzz.shrink import measure, shrink
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.model.findings import ReplayState
@@ -134,7 +143,11 @@ def _judge(
             row, future = judge_case(case), None
             if case.replay is not None and case.replay.state is ReplayState.DONE:
                 request = DrawsRequest(
-                    source=source, case_id=case.id, artifact=case.artifact, doubted=list_doubted(row)
+                    source=source,
+                    case_id=case.id,
+                    artifact=case.artifact,
+                    doubted=list_doubted(row),
+                    trusted=list_trusted(row),
                 )
                 future = pool.submit(make_draws_job(request, options.timeout))
             asked.append((case, row, future))

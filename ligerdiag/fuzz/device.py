@@ -42,7 +42,17 @@ from ligerdiag.fuzz.campaign import read_processor_seconds, write_contradictions
 from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
 from ligerdiag.fuzz.drawing import draw_program
 from ligerdiag.fuzz.programs import RandomProgram
-from ligerdiag.fuzz.rows import FuzzOptions, FuzzReport, JudgedProgram, list_doubted, load_known, look_again, sort_out
+from ligerdiag.fuzz.rows import (
+    DEVICE,
+    FuzzOptions,
+    FuzzReport,
+    JudgedProgram,
+    list_doubted,
+    list_trusted,
+    load_known,
+    look_again,
+    sort_out,
+)
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.judgement.agreement import compute_disagreements
@@ -55,8 +65,6 @@ from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import Templates
 
-DEVICE = "device"
-"""Name of the target in a row."""
 _FILE = "device.jsonl"
 _ARTIFACT_BYTES = 12 << 20
 """Of all artifacts that are kept."""
@@ -262,7 +270,11 @@ def _run(bench: _Bench, case: CaseSpec, results: str) -> tuple[DeviceAnswer, Dev
 def _look_again(bench: _Bench, case: CaseSpec, artifact: Artifact, row: JudgedProgram) -> JudgedProgram:
     """See 3."""
     request = DrawsRequest(
-        source=case.source, case_id=case.id, artifact=str(artifact.directory), doubted=list_doubted(row)
+        source=case.source,
+        case_id=case.id,
+        artifact=str(artifact.directory),
+        doubted=list_doubted(row),
+        trusted=list_trusted(row),
     )
     try:
         return look_again(row, bench.draws.submit(make_draws_job(request, bench.draws.timeout)).result())

@@ -10,7 +10,7 @@ from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.agreement import WRONG
-from ligerdiag.model.findings import OutputNumbers, ReplayState, Verdict
+from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.replay.service.more_draws import DrawsAnswer, Word
 
@@ -18,7 +18,9 @@ _REFERENCE = "LD016"
 _UNROLLED = "unrolled"
 _ABORTED = "was aborted"
 """In the error of a case whose worker XLA ended."""
-CALLED_WRONG = (Verdict.STALE, Verdict.CLOBBERED)
+CALLED_WRONG, CALLED_RIGHT = (Verdict.STALE, Verdict.CLOBBERED), (Verdict.FRESH, Verdict.LATENT)
+DEVICE = "device"
+"""The target of a row of a campaign on GPUs."""
 _ALARMS = ("verdict-stale-right", "verdict-clobbered-right")
 _WITHOUT_LOOK = {"fresh": "right", "lossy": "alike", "undecided": "alike"}
 
@@ -147,6 +149,11 @@ def judge_case(case: CaseReport) -> JudgedProgram:
     )
 
 
+def list_trusted(row: JudgedProgram) -> tuple[str, ...]:
+    """Names of the outputs that are called right."""
+    return tuple(name for name, (verdict, _) in row.outputs.items() if verdict in CALLED_RIGHT)
+
+
 def list_doubted(row: JudgedProgram) -> tuple[str, ...]:
     """Names of the outputs that are called wrong, and that the first draw does not show to be."""
     return tuple(
@@ -168,15 +175,15 @@ def look_again(row: JudgedProgram, more: DrawsAnswer) -> JudgedProgram:
 
 
 def find_words(row: JudgedProgram) -> dict[str, str]:
-    """Output name to `right`, `wrong` or `alike` by the first replay and all further draws, and `none` without numbers.
+    """Output name to `right`, `wrong` or `alike` by several draws, and `none` without numbers.
 
-    Wrong in one draw is wrong. What the first draw, within the tolerance of its dtypes, takes for right is so where the
-    further draws do, within what roundings come to.
+    Wrong in one draw is wrong, by more than roundings come to. Within the tolerance of the dtypes a GPU says it, too; so does
+    the first replay where it gives what is stale, or where no draws were made.
     """
     found: dict[str, str] = {}
     for name, (_, numbers) in row.outputs.items():
         look, _ = row.looks.get(name, ("", 0.0))
-        if numbers in WRONG or look == Word.WRONG:
+        if numbers in WRONG and (not look or row.target == DEVICE or numbers != Attribution.NEITHER):
             found[name] = Word.WRONG.value
         elif look:
             found[name] = look

@@ -68,6 +68,8 @@ def test_programs_of_another_target_are_not_added_to(tmp_path: Path) -> None:
     ("verdict", "first", "look", "kinds"),
     [
         ("fresh", "partly stale", ("right", 0.1), ["verdict-fresh-wrong"]),
+        ("fresh", "neither", ("right", 0.1), []),  # roundings that the dtypes do not show
+        ("fresh", "neither", ("wrong", 9.0), ["verdict-fresh-wrong"]),
         ("latent", "fresh", ("wrong", 9.0), ["verdict-latent-wrong"]),  # a small term of a large sum
         ("stale", "fresh", ("wrong", 1e5), []),  # another draw takes the branch
         ("stale", "fresh", ("alike", 4.0), []),

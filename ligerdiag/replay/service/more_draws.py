@@ -8,7 +8,9 @@ draw's numbers not show that it is not? A replay of several draws of the argumen
    right   the ratio is at most `RIGHT` in every draw
    alike   else, and where program order itself is not finite
    Verdicts are not asked.
-3. Draws follow each other until each of the `doubted` outputs is wrong in one of them, `LEAST` at least and `MOST` at most.
+3. An output that is `trusted` and is not right so is held against the case's reference, too: XLA keeps more precision
+   than bf16 or eight bits have, and so it does in the formulas.
+4. Draws follow each other until each of the `doubted` outputs is wrong in one of them, `LEAST` at least and `MOST` at most.
 """
 
 import json
@@ -25,8 +27,8 @@ from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 from ligerdiag.workers.loop import Answerer, serve
 
 DRAWS_WORKER = "ligerdiag.replay.service.more_draws"
-LEAST, MOST = 1, 20
-"""Draws, beside the first one, which every replay has."""
+LEAST, MOST = 2, 20
+"""Draws, of which the first is that of every replay."""
 RIGHT, WRONG = 2.0, 8.0
 _FLOOR = 2.0**-24
 
@@ -48,6 +50,8 @@ class DrawsRequest:
     artifact: str
     """Its directory."""
     doubted: tuple[str, ...]
+    """Names of outputs; see 4."""
+    trusted: tuple[str, ...] = ()
     """Names of outputs; see 3."""
 
 
@@ -89,16 +93,17 @@ def compute_ratio(error: float, noise: Sequence[float], *, is_finite: bool) -> f
     return inf if isnan(error) else error / max((*noise, _FLOOR))
 
 
-def draw_more(case: Case, directory: Path, doubted: Sequence[str]) -> DrawsAnswer:
-    """Replays the artifact on draw after draw, 3."""
+def draw_more(case: Case, directory: Path, doubted: Sequence[str], trusted: Sequence[str] = ()) -> DrawsAnswer:
+    """Replays the artifact on draw after draw, 4."""
     import jax
     import numpy as np
 
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.arguments import draw_arguments
-    from ligerdiag.replay.interpreter.scope import NotCoveredError
+    from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
     from ligerdiag.replay.runs.attribution import compute_error, rank_error
     from ligerdiag.replay.runs.case_run import load_programs, replay_programs
+    from ligerdiag.replay.runs.given import compute_reference
     from ligerdiag.replay.runs.kernels import KernelRunner
     from ligerdiag.replay.runs.rounding import measure_noise
 
@@ -111,7 +116,6 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str]) -> DrawsAnswe
             while draw < LEAST or (
                 draw < MOST and any(judge_ratios(ratios[name]) is not Word.WRONG for name in doubted)
             ):
-                draw += 1
                 arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
                 runs = replay_programs(programs, arguments, runner)
                 errors = {
@@ -119,13 +123,21 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str]) -> DrawsAnswe
                     for name, copies in runs.actual.items()
                 }
                 noise: Mapping[str, Sequence[float]] = {}
+                reference: Mapping[str, Array] = {}
                 if any(errors.values()):
                     devices = programs.signature.devices
                     noise = measure_noise(programs.program, arguments, runner, runs.intended, devices=devices)
                 for name, error in errors.items():
                     finite = bool(np.isfinite(runs.intended[name].astype(np.float64)).all())
                     ratio = compute_ratio(error, noise.get(name, ()), is_finite=finite)
+                    if name in trusted and ratio > RIGHT and case.reference is not None:
+                        reference = reference or compute_reference(case, draw)
+                        other = max(
+                            (compute_error(copy, reference[name]) for copy in runs.actual[name]), key=rank_error
+                        )
+                        ratio = min(ratio, compute_ratio(other, noise.get(name, ()), is_finite=finite))
                     ratios.setdefault(name, []).append(ratio)
+                draw += 1
                 if runs.again:
                     break  # the first run has overwritten a constant: what comes later is another program
     except NotCoveredError as error:
@@ -150,7 +162,7 @@ def prepare() -> Answerer:
         del log
         request = read_record(DrawsRequest, job, "request")
         case = loader.find_case(request.source, request.case_id)
-        found = draw_more(case, Path(request.artifact), request.doubted)
+        found = draw_more(case, Path(request.artifact), request.doubted, request.trusted)
         return json.dumps({"answer": encode_record(found)}) + "\n"
 
     return answer
