@@ -177,8 +177,8 @@ def look_again(row: JudgedProgram, more: DrawsAnswer) -> JudgedProgram:
 def find_words(row: JudgedProgram) -> dict[str, str]:
     """Output name to `right`, `wrong` or `alike` by several draws, and `none` without numbers.
 
-    Wrong in one draw is wrong, by more than roundings come to. Within the tolerance of the dtypes a GPU says it, too; so does
-    the first replay where it gives what is stale, or where no draws were made.
+    Wrong in one draw is wrong, by more than roundings come to. Within the tolerance of the dtypes a GPU says it, too; so
+    does the first replay where it gives what is stale, or where no draws were made.
     """
     found: dict[str, str] = {}
     for name, (_, numbers) in row.outputs.items():
