@@ -67,6 +67,8 @@ class Differing:
     sighting: Sighting
     stale: Labels
     clobbered: Labels
+    twin: TagPath = ()
+    """The operation that the instruction is named after, if it is another one that is the same to XLA."""
 
     @property
     def is_same(self) -> bool:
@@ -181,7 +183,7 @@ def find_own_sightings(
     Passes copy an operation's metadata to instructions that compute something else (parts of a reassociated sum, say).
     """
     same = [one for one in differing if one.sighting.instruction.opcode == one.tagged.opcode]
-    return tuple([one for one in same if is_own(one.path, one.sighting.instruction)])
+    return tuple([one for one in same if is_own(one.twin or one.path, one.sighting.instruction)])
 
 
 def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
@@ -208,7 +210,10 @@ _UNSEEN: OperandEdge = (), -1
 def find_wrong_edges(
     intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
 ) -> Iterator[Differing]:
-    """Finds operations with a wrong operand, about writes that the operation as a whole is not wrong about."""
+    """Finds operations with a wrong operand, about writes that the operation as a whole is not wrong about.
+
+    What is wrong as the operation that it is named after may stand for a twin, and is held against that, too.
+    """
     twins = find_twins(run.program)
     for path, tagged in intended.tagged.items():
         if not any(one for one, _ in tagged.edges) and len({labels for _, labels in tagged.edges}) < 2:
@@ -219,16 +224,38 @@ def find_wrong_edges(
                 continue
             if not run.is_own(path, instruction):
                 continue
-            operands = [_recognise(operand, sighting, actual, run) for operand in instruction.operands]
-            stale, clobbered = _judge(tagged, operands, twins, comparison)
-            for labels, meanings in _list_joined(tagged, sighting, operands, run):
-                stale |= unite(comparison.find_stale(meant, labels) for meant in meanings)
-                clobbered |= unite(comparison.find_clobbered(meant, labels) for meant in meanings)
-            own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
-            stale &= ~comparison.find_stale(tagged.labels, sighting.labels) & ~own
-            clobbered &= ~comparison.find_clobbered(tagged.labels, sighting.labels) & ~own
-            if stale or clobbered:
-                yield Differing(path, tagged, sighting, stale, clobbered)
+            known = [_recognise(operand, sighting, actual, run) for operand in instruction.operands]
+            operands = [_UNSEEN if one == path else (one, labels) for one, labels in known]  # XLA's own, on the way
+            here, parts = _judge_operands(path, tagged, (sighting, operands), run, comparison)
+            if parts != (0, 0):
+                yield Differing(path, tagged, sighting, *parts)
+            if here == (0, 0) and parts == (0, 0):
+                continue
+            for other in twins.list_others(path):
+                meant = intended.tagged.get(other)
+                if meant is None or len(meant.edges) != len(operands):
+                    continue
+                _, parts = _judge_operands(other, meant, (sighting, operands), run, comparison)
+                if parts != (0, 0):
+                    yield Differing(other, meant, sighting, *parts, twin=path)
+
+
+def _judge_operands(
+    path: TagPath, tagged: TaggedSet, seen: tuple[Sighting, list[OperandEdge]], run: Evaluations, comparison: Comparison
+) -> tuple[tuple[Labels, Labels], tuple[Labels, Labels]]:
+    """Returns about which writes what was seen is stale, and clobbered, as this operation; and about which others an operand
+    of it is."""
+    sighting, operands = seen
+    stale, clobbered = _judge(tagged, operands, find_twins(run.program), comparison)
+    for labels, meanings in _list_joined(tagged, sighting, operands, run):
+        stale |= unite(comparison.find_stale(meant, labels) for meant in meanings)
+        clobbered |= unite(comparison.find_clobbered(meant, labels) for meant in meanings)
+    own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
+    whole = (
+        comparison.find_stale(tagged.labels, sighting.labels),
+        comparison.find_clobbered(tagged.labels, sighting.labels),
+    )
+    return whole, (stale & ~whole[0] & ~own, clobbered & ~whole[1] & ~own)
 
 
 def _judge(
