@@ -172,3 +172,21 @@ def test_an_instruction_is_named_after_the_tag_and_not_after_a_longer_one() -> N
     for name, is_named in (("add_ld17.2", True), ("add_ld171", False), ("add_ld171_ld17", True), ("add", False)):
         instruction.name = name
         assert is_named_after((3, 17), find(parse_hlo(builder.bytes())[0], instruction)) is is_named, name
+
+
+def test_an_instruction_with_a_twins_name_is_held_against_the_twin_operand_by_operand() -> None:
+    """To XLA abs(-x) is abs(x), and the second sum is the first, which nobody reads."""
+    program, schedule = Program(), Program()
+    entry, x = start(program)
+    h = program.op(entry, "negate", x, tag=1)
+    program.op(entry, "add", program.op(entry, "abs", h, tag=2), program.op(entry, "sine", h, tag=3), tag=4)
+    program.kernel(entry, h, tag=5)
+    again = program.op(entry, "add", program.op(entry, "abs", h, tag=6), program.op(entry, "sine", h, tag=7), tag=8)
+    program.op(entry, "cosine", again, tag=9)
+    entry, x = start(schedule)
+    h = schedule.op(entry, "negate", x, tag=1)
+    call = schedule.kernel(entry, h, tag=5)
+    one, other = schedule.op(entry, "abs", x, tag=2), schedule.op(entry, "sine", h, tag=3)
+    both = schedule.op(entry, "add", one, other, tag=4)
+    schedule.place(x, h, call, one, other, both, schedule.op(entry, "cosine", both, tag=9))
+    assert verdicts(judge(program, schedule, "out")) == ["stale"]

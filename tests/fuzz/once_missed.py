@@ -307,6 +307,26 @@ def update_zeros(x: Any, y: Any) -> dict[str, Any]:
     return {"parameter": parameter, "first": first, "second": second, "sums": sums}
 
 
+def scale_scaled(x: Any, y: Any) -> dict[str, Any]:
+    """XLA multiplies the scale into the row's factor, and takes the rows as they were before they were scaled."""
+    scaled = jax.lax.cond(x[7, 8] > x[0, 7], lambda a, b: b, lambda a, b: b, x * 1.13, y * 1.24)
+    sums = bend(scaled)
+    normal = scaled * jax.lax.rsqrt((scaled * scaled).mean(1, keepdims=True) + 1)
+    product = jnp.dot(scaled.T, scaled, preferred_element_type=jnp.float32) * 0.25
+    outputs = {"scaled": scaled.astype(jnp.float32), "product": product, "normal": normal.astype(jnp.float32)}
+    return {"total": sums.sum(), "norm": sum((one * one).mean() for one in outputs.values()), **outputs}
+
+
+def choose_by_stale(x: Any, y: Any) -> dict[str, Any]:
+    """Whether the inner kernel runs is decided by a value from before the outer one; it overwrites what is handed in."""
+    rolled = jnp.roll(y, 3, 0)
+    total = damp(rolled, y).sum()
+    value = rolled * 1.19
+    more = jax.lax.cond(rolled[5, 15] > rolled[2, 0], lambda one: bend(one).sum(), lambda _: jnp.float32(0), value)
+    centred = value - value.mean(1, keepdims=True)
+    return {"total": total, "more": more, "centred": centred, "beside": x * 2}
+
+
 ARGUMENTS = tuple(Arg(shape=(SIZE, SIZE), draw=Draw(seed=seed)) for seed in (1, 2))
 FOUND = (damp_in_loop, damp_in_branch, damp_row_of_one)
 WRONG = "stale|clobbered"
@@ -329,6 +349,7 @@ OTHERS = {
     add_constant: {"state": WRONG, "totals": "fresh"},
     exchange_halves_twice: {"total": "fresh", "left": "fresh", "both": WRONG},
     scale_twins: {"*": WRONG},
+    choose_by_stale: {"more": WRONG, "centred": WRONG, "*": "fresh"},
     add_small_term: {"both": WRONG, "total": "fresh"},
     update_zeros: {"first": WRONG, "second": WRONG, "*": f"{WRONG}|unknown"},
 }
@@ -342,6 +363,12 @@ CASES = (
         )
         for function in FOUND
     ],
+    Case(
+        name=scale_scaled.__name__,
+        function=scale_scaled,
+        args=tuple(Arg(shape=(8, 16), dtype="float16", draw=Draw(seed=seed)) for seed in (3, 4)),
+        expected={"total": "fresh", "*": WRONG},
+    ),
     Case(
         name=join_halves.__name__,
         function=join_halves,

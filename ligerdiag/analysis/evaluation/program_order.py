@@ -550,7 +550,8 @@ class _Evaluation:
         inside = frozenset(self._seen)
         self._seen |= seen_outside
         for index, ways in enumerate(zip(*ends, strict=True)):
-            self._storage[index] = self.space.meet(ways, inside)  # what a branch has overwritten has no pieces any more
+            decided = predicate if any(way != before[index] for way in ways) else 0  # whether it is overwritten
+            self._storage[index] = self.space.meet(ways, inside) | decided  # it has no pieces any more
         value = self.allocate(instruction.shape, 0)
         meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))
         marks = self._meet(instruction, prefix, meeting)

@@ -77,11 +77,12 @@ def measure_noise(
     intended: Mapping[str, Array],
     *,
     devices: int,
+    samples: range = range(_SAMPLES),
 ) -> dict[str, tuple[float, ...]]:
     """Returns how far each output is from `intended` when roundings are moved, for each sample; as a relative error in norm,
-    NaN where it is not finite. Raises NotCoveredError."""
+    NaN where it is not finite. samples: their seeds. Raises NotCoveredError."""
     found: dict[str, tuple[float, ...]] = dict.fromkeys(intended, ())
-    for seed in range(_SAMPLES):
+    for seed in samples:
         noise = _Noise(np.random.default_rng(seed))
         results = run_program(program, arguments, kernels, devices=devices, watch=noise)
         for (name, array), result in zip(intended.items(), results, strict=True):

@@ -2,7 +2,8 @@
 draw's numbers not show that it is not? A replay of several draws of the arguments, each within what roundings come to.
 
 1. In each draw an output's *ratio* is its error over the largest of a few samples of program order in which every
-   rounding is moved at random (see `runs.rounding`), and over that of one f32 at least.
+   rounding is moved at random (see `runs.rounding`), and over that of one f32 at least. Of two samples of a number both may
+   be near it by chance: where that leaves it open, there are more.
 2. wrong   the ratio is above `WRONG` in some draw: in one draw the arguments take the branch that shows it, errors do not
            cancel, or a small term of a large sum is off by more than any rounding
    right   the ratio is at most `RIGHT` in every draw
@@ -29,7 +30,9 @@ from ligerdiag.workers.loop import Answerer, serve
 DRAWS_WORKER = "ligerdiag.replay.service.more_draws"
 LEAST, MOST = 2, 20
 """Draws, of which the first is that of every replay."""
-RIGHT, WRONG = 2.0, 8.0
+RIGHT, WRONG, FAR_OFF = 2.0, 8.0, 1000.0
+FEW, MANY = range(2), range(10)
+"""Seeds of the samples; see 1."""
 _FLOOR = 2.0**-24
 
 
@@ -122,20 +125,29 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str], trusted: Sequ
                     name: max((compute_error(copy, runs.intended[name]) for copy in copies), key=rank_error)
                     for name, copies in runs.actual.items()
                 }
+                finite = {name: bool(np.isfinite(runs.intended[name].astype(np.float64)).all()) for name in errors}
                 noise: Mapping[str, Sequence[float]] = {}
+                for samples in (FEW, MANY) if any(errors.values()) else ():
+                    noise = measure_noise(
+                        programs.program,
+                        arguments,
+                        runner,
+                        runs.intended,
+                        devices=programs.signature.devices,
+                        samples=samples,
+                    )
+                    open_ = (compute_ratio(errors[name], noise[name], is_finite=finite[name]) for name in errors)
+                    if not any(RIGHT < ratio < FAR_OFF for ratio in open_):
+                        break
                 reference: Mapping[str, Array] = {}
-                if any(errors.values()):
-                    devices = programs.signature.devices
-                    noise = measure_noise(programs.program, arguments, runner, runs.intended, devices=devices)
                 for name, error in errors.items():
-                    finite = bool(np.isfinite(runs.intended[name].astype(np.float64)).all())
-                    ratio = compute_ratio(error, noise.get(name, ()), is_finite=finite)
+                    ratio = compute_ratio(error, noise.get(name, ()), is_finite=finite[name])
                     if name in trusted and ratio > RIGHT and case.reference is not None:
                         reference = reference or compute_reference(case, draw)
                         other = max(
                             (compute_error(copy, reference[name]) for copy in runs.actual[name]), key=rank_error
                         )
-                        ratio = min(ratio, compute_ratio(other, noise.get(name, ()), is_finite=finite))
+                        ratio = min(ratio, compute_ratio(other, noise.get(name, ()), is_finite=finite[name]))
                     ratios.setdefault(name, []).append(ratio)
                 draw += 1
                 if runs.again:
