@@ -190,3 +190,24 @@ def test_an_instruction_with_a_twins_name_is_held_against_the_twin_operand_by_op
     both = schedule.op(entry, "add", one, other, tag=4)
     schedule.place(x, h, call, one, other, both, schedule.op(entry, "cosine", both, tag=9))
     assert verdicts(judge(program, schedule, "out")) == ["stale"]
+
+
+def test_a_factor_that_xla_moved_to_another_operand_leaves_what_was_there_before() -> None:
+    """The kernel overwrites v = p * c, and v * sin(v) is computed as p * (c * sin(v))."""
+    program, schedule = Program(), Program()
+    entry, x = start(program)
+    c = program.op(entry, "cosine", x, tag=1)
+    p = program.op(entry, "tanh", x, tag=2)
+    v = program.op(entry, "multiply", p, c, tag=3)
+    program.op(entry, "add", p, c, tag=7)
+    program.kernel(entry, v, tag=4)
+    program.op(entry, "multiply", v, program.op(entry, "sine", v, tag=5), tag=6)
+    entry, x = start(schedule)
+    c, p = schedule.op(entry, "cosine", x, tag=1), schedule.op(entry, "tanh", x, tag=2)
+    v = schedule.op(entry, "multiply", p, c, tag=3)
+    call = schedule.kernel(entry, v, tag=4)
+    sine = schedule.op(entry, "sine", v, tag=5)
+    moved = schedule.op(entry, "multiply", c, sine, tag=6)
+    moved.name = "multiply.99"
+    schedule.place(x, c, p, v, call, sine, moved, schedule.op(entry, "multiply", p, moved, tag=6))
+    assert verdicts(judge(program, schedule, "out")) == ["stale"]

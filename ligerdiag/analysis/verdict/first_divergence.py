@@ -18,6 +18,8 @@ surely the author's own are held against what each of them is meant to depend on
   (4) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
   (5) Operands that are one value in the schedule need no tag: what stands there is held against what each is meant to be.
   (6) So is an argument of the program: XLA joins it with nothing.
+  (7) So is an operation of the author that has to do with no kernel, as an operand of a product or a sum that it is not
+      meant to be an operand of: XLA has put together what is multiplied or added one after the other.
 Other operands that are not recognised are skipped; so is an operation with an operand of another operation.
 """
 
@@ -203,6 +205,8 @@ _RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
 _COMMUTATIVE = having(Trait.COMMUTES)
 
 type OperandEdge = tuple[TagPath, Labels]
+_UNTOUCHED: OperandEdge = (), 0
+"""An operand that has to do with no kernel."""
 _UNSEEN: OperandEdge = (), -1
 """An operand that is not recognised, of which it is not known either what it depends on."""
 
@@ -224,7 +228,12 @@ def find_wrong_edges(
                 continue
             if not run.is_own(path, instruction):
                 continue
-            known = [_recognise(operand, sighting, actual, run) for operand in instruction.operands]
+            known = [
+                _UNTOUCHED
+                if _is_untouched(operand, tagged, intended, run)
+                else _recognise(operand, sighting, actual, run)
+                for operand in instruction.operands
+            ]
             operands = [_UNSEEN if one == path else (one, labels) for one, labels in known]  # XLA's own, on the way
             here, parts = _judge_operands(path, tagged, (sighting, operands), run, comparison)
             if parts != (0, 0):
@@ -238,6 +247,15 @@ def find_wrong_edges(
                 _, parts = _judge_operands(other, meant, (sighting, operands), run, comparison)
                 if parts != (0, 0):
                     yield Differing(other, meant, sighting, *parts, twin=path)
+
+
+def _is_untouched(operand: HloInstruction, tagged: TaggedSet, intended: Intended, run: Evaluations) -> bool:
+    """See (7)."""
+    path = run.optimized.tags.get(operand.id, ())
+    meant = intended.tagged.get(path)
+    if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
+        return False
+    return run.is_own(path, operand) and all(path != edge for edge, _ in tagged.edges)
 
 
 def _judge_operands(
