@@ -55,11 +55,11 @@ from ligerdiag.fuzz.rows import (
 )
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
-from ligerdiag.judgement.agreement import compute_disagreements
-from ligerdiag.model.findings import PROGRAM_ORDER, DeviceOutput, DeviceRun
+from ligerdiag.judgement.agreement import compute_disagreements, compute_worst
+from ligerdiag.model.findings import PROGRAM_ORDER, Attribution, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Inspection, Progress
-from ligerdiag.replay.service.more_draws import DRAWS_WORKER, DrawsRequest, make_draws_job
+from ligerdiag.replay.service.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
 from ligerdiag.replay.service.service import compute_environment
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
@@ -241,7 +241,7 @@ def _judge_case(bench: _Bench, case: CaseSpec, program: RandomProgram) -> tuple[
         compared = bench.replays.submit(job).result()
         row = describe_run(row, inspection, compared, answer)
         if not compared.not_covered:
-            row = replace(row, judged=_look_again(bench, case, artifact, row.judged))
+            row = replace(row, judged=_look_again(bench, case, artifact, row))
     except InputError:
         raise  # there is no GPU to be had: nothing is said of the program
     except LigerdiagError as error:
@@ -267,19 +267,31 @@ def _run(bench: _Bench, case: CaseSpec, results: str) -> tuple[DeviceAnswer, Dev
     raise AssertionError
 
 
-def _look_again(bench: _Bench, case: CaseSpec, artifact: Artifact, row: JudgedProgram) -> JudgedProgram:
+def _look_again(bench: _Bench, case: CaseSpec, artifact: Artifact, row: DeviceRow) -> JudgedProgram:
     """See 3."""
+    judged = row.judged
+    doubtful = tuple(name for name in list_trusted(judged) if judged.outputs[name][1] == Attribution.NEITHER)
     request = DrawsRequest(
         source=case.source,
         case_id=case.id,
         artifact=str(artifact.directory),
-        doubted=list_doubted(row),
-        trusted=list_trusted(row),
+        doubted=list_doubted(judged),
+        trusted=list_trusted(judged),
+        measured=doubtful,
     )
     try:
-        return look_again(row, bench.draws.submit(make_draws_job(request, bench.draws.timeout)).result())
+        more = bench.draws.submit(make_draws_job(request, bench.draws.timeout)).result()
     except LigerdiagError:
-        return sort_out(row)  # what the runs say stands
+        return sort_out(judged)  # what the runs say stands
+    lost = [name for name in doubtful if compute_worst(row.numbers[name].errors) <= WRONG * more.noise.get(name, 0.0)]
+    return look_again(_settle(judged, lost), more)
+
+
+def _settle(row: JudgedProgram, lost: Sequence[str]) -> JudgedProgram:
+    """The row where roundings explain the numbers of these outputs: sums of which hardly a digit is left."""
+    undecided = {name: (row.outputs[name][0], Attribution.UNDECIDED.value) for name in lost}
+    kept = {kind: words for kind, words in row.contradictions.items() if kind.rpartition("-")[2] not in undecided}
+    return replace(row, outputs={**row.outputs, **undecided}, contradictions=kept)
 
 
 def describe_run(row: DeviceRow, inspection: Inspection, compared: ComparisonAnswer, answer: DeviceAnswer) -> DeviceRow:

@@ -11,7 +11,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.fuzz import device
 from ligerdiag.fuzz.crew import append_row, count_lines, run_shares
 from ligerdiag.fuzz.device import DeviceRow, describe_run, load_device_rows, make_device_environment, plan_shares
-from ligerdiag.fuzz.rows import FuzzOptions, JudgedProgram
+from ligerdiag.fuzz.rows import FuzzOptions, JudgedProgram, find_words
 from ligerdiag.model.findings import Attribution, DeviceOutput, Verdict
 from ligerdiag.model.report import Coverage, Inspection
 
@@ -52,6 +52,21 @@ def test_a_wrong_output_that_is_called_right_is_a_contradiction(
     append_row(tmp_path / "device.jsonl", replace(row, judged=replace(row.judged, seed=6)))
     assert count_lines(tmp_path / "device.jsonl") == 2
     assert load_device_rows(tmp_path / "device.jsonl") == {5: row.judged, 6: replace(row.judged, seed=6)}
+
+
+def test_numbers_that_roundings_explain_contradict_nothing() -> None:
+    row = JudgedProgram(
+        seed=5,
+        target="device",
+        outputs={"v1": ("fresh", "neither"), "v2": ("fresh", "neither")},
+        contradictions={"fresh-neither-v1": "v1", "fresh-neither-v2": "v2"},
+    )
+    settled = device._settle(row, ["v1"])
+    assert list(settled.contradictions) == ["fresh-neither-v2"]
+    assert find_words(replace(settled, looks={"v1": ("right", 0.1), "v2": ("right", 0.1)})) == {
+        "v1": "right",
+        "v2": "wrong",
+    }
 
 
 def test_without_a_gpu_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

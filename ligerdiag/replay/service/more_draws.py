@@ -56,6 +56,8 @@ class DrawsRequest:
     """Names of outputs; see 4."""
     trusted: tuple[str, ...] = ()
     """Names of outputs; see 3."""
+    measured: tuple[str, ...] = ()
+    """Names of outputs whose `noise` is wanted in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ class DrawsAnswer:
     """By output name."""
     ratios: Mapping[str, float] = field(default_factory=dict[str, float])
     """Output name to the largest ratio; infinite where the output alone is not finite."""
+    noise: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Output name to the least, over the draws, of what its roundings come to there; see 1. Of the `measured` at least."""
     draws: int = 0
     not_covered: str = ""
     """What replay does not compute."""
@@ -96,7 +100,7 @@ def compute_ratio(error: float, noise: Sequence[float], *, is_finite: bool) -> f
     return inf if isnan(error) else error / max((*noise, _FLOOR))
 
 
-def draw_more(case: Case, directory: Path, doubted: Sequence[str], trusted: Sequence[str] = ()) -> DrawsAnswer:
+def draw_more(case: Case, request: DrawsRequest) -> DrawsAnswer:
     """Replays the artifact on draw after draw, 4."""
     import jax
     import numpy as np
@@ -112,12 +116,13 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str], trusted: Sequ
 
     library: Any = jax
     ratios: dict[str, list[float]] = {}
+    least: dict[str, float] = {}
     runner, draw = KernelRunner(check_seconds=0.0), 0
     try:
-        programs = load_programs(load_artifact(directory))
+        programs = load_programs(load_artifact(Path(request.artifact)))
         with np.errstate(all="ignore"):
             while draw < LEAST or (
-                draw < MOST and any(judge_ratios(ratios[name]) is not Word.WRONG for name in doubted)
+                draw < MOST and any(judge_ratios(ratios[name]) is not Word.WRONG for name in request.doubted)
             ):
                 arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
                 runs = replay_programs(programs, arguments, runner)
@@ -127,7 +132,7 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str], trusted: Sequ
                 }
                 finite = {name: bool(np.isfinite(runs.intended[name].astype(np.float64)).all()) for name in errors}
                 noise: Mapping[str, Sequence[float]] = {}
-                for samples in (FEW, MANY) if any(errors.values()) else ():
+                for samples in (FEW, MANY) if request.measured or any(errors.values()) else ():
                     noise = measure_noise(
                         programs.program,
                         arguments,
@@ -139,10 +144,12 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str], trusted: Sequ
                     open_ = (compute_ratio(errors[name], noise[name], is_finite=finite[name]) for name in errors)
                     if not any(RIGHT < ratio < FAR_OFF for ratio in open_):
                         break
+                for name, found in noise.items():
+                    least[name] = min(least.get(name, inf), max(found))
                 reference: Mapping[str, Array] = {}
                 for name, error in errors.items():
                     ratio = compute_ratio(error, noise.get(name, ()), is_finite=finite[name])
-                    if name in trusted and ratio > RIGHT and case.reference is not None:
+                    if name in request.trusted and ratio > RIGHT and case.reference is not None:
                         reference = reference or compute_reference(case, draw)
                         other = max(
                             (compute_error(copy, reference[name]) for copy in runs.actual[name]), key=rank_error
@@ -157,6 +164,7 @@ def draw_more(case: Case, directory: Path, doubted: Sequence[str], trusted: Sequ
     return DrawsAnswer(
         words={name: judge_ratios(found) for name, found in ratios.items()},
         ratios={name: max(found, key=rank_error) for name, found in ratios.items()},
+        noise={name: one for name, one in least.items() if isfinite(one)},
         draws=draw,
     )
 
@@ -174,7 +182,7 @@ def prepare() -> Answerer:
         del log
         request = read_record(DrawsRequest, job, "request")
         case = loader.find_case(request.source, request.case_id)
-        found = draw_more(case, Path(request.artifact), request.doubted, request.trusted)
+        found = draw_more(case, request)
         return json.dumps({"answer": encode_record(found)}) + "\n"
 
     return answer
