@@ -47,6 +47,8 @@ Examples:
   ligerdiag fuzz --seed 5000 --count 1000    others, and more of them
   ligerdiag fuzz --minutes 30 --count 10000  as many as half an hour allows
   ligerdiag fuzz --target a100 --out a100    compiled for another GPU
+  ligerdiag fuzz --scheduler tcp://head:8786 --count 10000
+                                             on the workers of a Dask cluster; see docs/sweep.md
   ligerdiag fuzz --device --minutes 8        compiled for the GPUs of this machine, and run on them
 
 \b
@@ -76,6 +78,10 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
         bool,
         typer.Option("--device", help="Run each on the GPUs of this machine, too, and judge what it compiles there."),
     ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="Judge them on the workers of a Dask scheduler."),
+    ] = None,
     shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Make contradictions smaller.")] = True,
 ) -> None:
     """Runs the campaign and exits with its code."""
@@ -97,7 +103,10 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
         jobs=jobs,
         timeout=timeout,
         shrink=shrink,
+        scheduler=scheduler,
     )
+    if device and scheduler is not None:
+        raise InputError("expected `--device` or `--scheduler`: the GPUs of this machine are not the workers'")
     with watch_for_end(time_limit):
         with ProgressDisplay(sys.stderr) as show:
             report = (run_device_campaign if device else run_campaign)(options, show)

@@ -16,7 +16,6 @@ Kinds of contradictions:
 Where XLA aborts, and where a program holds what replay does not compute, nothing is contradicted: the line says so.
 """
 
-import resource
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,7 +28,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.selectors import parse_selectors
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import LigerdiagError, describe_error
-from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
+from ligerdiag.fuzz.crew import Share, append_row, read_processor_seconds, run_shares, serve_share
 from ligerdiag.fuzz.drawing import draw_program
 from ligerdiag.fuzz.programs import RandomProgram
 from ligerdiag.fuzz.rows import (
@@ -66,15 +65,18 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
     shares = plan_shares(seeds, options)
     started, path = read_processor_seconds(), options.directory / "programs.jsonl"
 
+    elsewhere = 0.0
     with work_until_ended() as work:
-        if len(shares) > 1:
+        if options.scheduler is not None:
+            report.faults, elsewhere = _judge_on_cluster(seeds, options, options.scheduler, tell)
+        elif len(shares) > 1:
             report.faults = run_shares("ligerdiag.fuzz.campaign", shares, path, tell)
         else:
             for share in shares:
                 judge_share(share, tell)
     report.ended_by = work.ending
     report.rows = load_rows(options.directory, options.target)
-    report.judged, report.seconds = len(report.rows) - before, read_processor_seconds() - started
+    report.judged, report.seconds = len(report.rows) - before, elsewhere + read_processor_seconds() - started
     if report.ended_by is None:
         with work_until_ended() as work:
 
@@ -87,6 +89,15 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
             write_contradictions(report, options, judge)
         report.ended_by = work.ending
     return report
+
+
+def _judge_on_cluster(
+    seeds: Sequence[int], options: FuzzOptions, address: str, tell: Callable[[Progress], None]
+) -> tuple[tuple[str, ...], float]:
+    from ligerdiag.fuzz.remote import judge_on_cluster  # the extra
+
+    (whole,) = plan_shares(seeds, replace(options, jobs=1)) or (None,)
+    return ((), 0.0) if whole is None else judge_on_cluster(whole, address, options.directory / "programs.jsonl", tell)
 
 
 def plan_shares(seeds: Sequence[int], options: FuzzOptions) -> tuple[Share, ...]:
@@ -243,14 +254,6 @@ def _count_behind(tell: Callable[[Progress], None], done: int, total: int) -> Ca
 
 def rename_phase(tell: Callable[[Progress], None], phase: str) -> Callable[[Progress], None]:
     return lambda p: tell(Progress(phase=phase, event=p.event, done=p.done, total=p.total))
-
-
-def read_processor_seconds() -> float:
-    """Of this process and of all that it started and that have ended."""
-    return sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -105,6 +106,14 @@ def append_row(path: Path, row: object) -> None:
         os.write(file, (json.dumps(encode_record(row)) + "\n").encode())
     finally:
         os.close(file)
+
+
+def read_processor_seconds() -> float:
+    """Of this process and of all that it started and that have ended."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    )
 
 
 @contextmanager

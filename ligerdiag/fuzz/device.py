@@ -38,8 +38,8 @@ from ligerdiag.device.job import (
 from ligerdiag.device.service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
 from ligerdiag.ending import work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError, describe_error
-from ligerdiag.fuzz.campaign import read_processor_seconds, write_contradictions
-from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
+from ligerdiag.fuzz.campaign import write_contradictions
+from ligerdiag.fuzz.crew import Share, append_row, read_processor_seconds, run_shares, serve_share
 from ligerdiag.fuzz.drawing import draw_program
 from ligerdiag.fuzz.programs import RandomProgram
 from ligerdiag.fuzz.rows import (

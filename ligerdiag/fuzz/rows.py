@@ -39,6 +39,8 @@ class FuzzOptions:
     timeout: float = 120.0
     """Seconds that one program may take to compile, and again to replay."""
     shrink: bool = True
+    scheduler: str | None = None
+    """Address of a Dask scheduler, whose workers judge the programs."""
 
     def find_until(self) -> float | None:
         """When nothing is begun any more, from now on; seconds since the epoch."""

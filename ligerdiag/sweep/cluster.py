@@ -21,11 +21,10 @@ from importlib.util import find_spec
 from itertools import islice
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.sweep.grid import SweepTask
 
 ATTEMPTS = 3
 NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
@@ -44,6 +43,20 @@ _QUIET: dict[str, object] = {
     "distributed.comm.timeouts.connect": f"{_CONNECT_SECONDS}s",
     "logging": {"distributed": "critical"},
 }
+
+
+class Task(Protocol):
+    """What a worker is given: plain data."""
+
+    @property
+    def key(self) -> str:
+        """No other task has it."""
+        ...
+
+    @property
+    def toolchain(self) -> str:
+        """The one that it needs; see 3."""
+        ...
 
 
 class LostWorker(LigerdiagError):
@@ -134,15 +147,15 @@ def _connect(distributed: Any, address: str) -> Generator[Any]:
         yield client
 
 
-def run_tasks[Words](
-    client: Any, do: Callable[[SweepTask, Words], Any], tasks: Sequence[tuple[SweepTask, Words]]
-) -> Iterator[tuple[SweepTask, Any]]:
+def run_tasks[Given: Task, Words](
+    client: Any, do: Callable[[Given, Words], Any], tasks: Sequence[tuple[Given, Words]]
+) -> Iterator[tuple[Given, Any]]:
     """Yields each task when it is done, with what `do` returns for it there, or with the reason why it has no result.
 
     do: found by name, so a function of a module. Closing the iterator ends the tasks.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        is_last, lost = attempt == ATTEMPTS, list[tuple[SweepTask, Words]]()
+        is_last, lost = attempt == ATTEMPTS, list[tuple[Given, Words]]()
         for task, words, result in _run_round(client, do, tasks, attempt, 1 if is_last else _WINDOW):
             if isinstance(result, LostWorker) and not is_last:
                 lost.append((task, words))
@@ -151,13 +164,13 @@ def run_tasks[Words](
         tasks = lost
 
 
-def _run_round[Words](
+def _run_round[Given: Task, Words](
     client: Any,
-    do: Callable[[SweepTask, Words], Any],
-    tasks: Sequence[tuple[SweepTask, Words]],
+    do: Callable[[Given, Words], Any],
+    tasks: Sequence[tuple[Given, Words]],
     attempt: int,
     window: int,
-) -> Iterator[tuple[SweepTask, Words, Any]]:
+) -> Iterator[tuple[Given, Words, Any]]:
     """window: tasks that the scheduler knows at a time."""
     distributed, waiting = _import("distributed"), iter(tasks)
     try:
@@ -165,7 +178,7 @@ def _run_round[Words](
     except LostScheduler as error:
         yield from ((task, words, error) for task, words in tasks)
         return
-    running: dict[str, tuple[SweepTask, Words, Any]] = {}
+    running: dict[str, tuple[Given, Words, Any]] = {}
 
     def submit(count: int) -> Iterator[Any]:
         for task, words in islice(waiting, count):
