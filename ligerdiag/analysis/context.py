@@ -164,7 +164,7 @@ def compute_context(
     if belief is not None and writes:
         possible = belief.find_possible_carriers(optimized, carriers, space)
     elif retagged is None and not folded:
-        possible = _find_partitioned_carriers(program, optimized, find_lost(optimized, carriers), space)
+        possible = _find_partitioned_carriers(program, optimized, carriers, space)
     return Context(
         **_list_fields(pair),
         verdicts=judge(pair, run, output_names, possible),
@@ -178,11 +178,12 @@ def compute_context(
 
 
 def _find_partitioned_carriers(
-    program: HloModule, optimized: HloModule, lost: Carriers, space: LabelSpace
+    program: HloModule, optimized: HloModule, carriers: Carriers, space: LabelSpace
 ) -> Mapping[int, Labels]:
     """Maps instruction ids to the ORIG labels that may start there: the partitioner gives some of what it makes of an
     operation no tag."""
-    if not lost.paths or not is_partitioned(program, optimized):
+    lost = find_lost(optimized, carriers) if is_partitioned(program, optimized) else None
+    if lost is None or not lost.paths:
         return {}
     possible = compute_belief(program, optimized).find_possible_carriers(optimized, lost, space)
     return {number: labels for number, labels in possible.items() if number not in optimized.tags}

@@ -15,8 +15,6 @@ from ligerdiag.errors import InputError
 if TYPE_CHECKING:
     from ligerdiag.fuzz.rows import FuzzReport
 
-RIGHT, CALLED_WRONG = ("fresh", "latent"), ("stale", "clobbered")
-"""Verdicts that call an output right, and wrong."""
 HELP = """Is ligerdiag right about programs that nobody has seen? Draws random programs around
 kernels that overwrite an operand, compiles, judges and replays each, and says where the
 verdict on the schedule and the numbers cannot both be true: a bug in ligerdiag.
@@ -154,7 +152,9 @@ def render_fuzz_report(report: "FuzzReport") -> str:
 
 def _render_shares(outputs: Mapping[tuple[str, str], int]) -> Iterator[str]:
     """Yields how many wrong outputs are called right, and how many right ones wrong."""
-    for words, called, phrase in (("wrong", RIGHT, "called right"), ("right", CALLED_WRONG, "called wrong")):
+    from ligerdiag.fuzz.rows import CALLED_RIGHT, CALLED_WRONG
+
+    for words, called, phrase in (("wrong", CALLED_RIGHT, "called right"), ("right", CALLED_WRONG, "called wrong")):
         every = sum(count for (_, said), count in outputs.items() if said == words)
         found = sum(count for (verdict, said), count in outputs.items() if said == words and verdict in called)
         share = f" ({found / every:.1%})" if every else ""

@@ -31,6 +31,7 @@ from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.fuzz.crew import Share, append_row, read_processor_seconds, run_shares, serve_share
 from ligerdiag.fuzz.drawing import draw_program
 from ligerdiag.fuzz.programs import RandomProgram
+from ligerdiag.fuzz.remote import judge_on_cluster
 from ligerdiag.fuzz.rows import (
     FuzzOptions,
     FuzzReport,
@@ -62,13 +63,14 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
     report = FuzzReport(rows=load_rows(options.directory, options.target))
     before = len(report.rows)
     seeds = [seed for seed in range(options.first, options.first + options.count) if seed not in report.rows]
-    shares = plan_shares(seeds, options)
+    shares = plan_shares(seeds, options if options.scheduler is None else replace(options, jobs=1))
     started, path = read_processor_seconds(), options.directory / "programs.jsonl"
 
     elsewhere = 0.0
     with work_until_ended() as work:
         if options.scheduler is not None:
-            report.faults, elsewhere = _judge_on_cluster(seeds, options, options.scheduler, tell)
+            for share in shares:
+                report.faults, elsewhere = judge_on_cluster(share, options.scheduler, path, tell)
         elif len(shares) > 1:
             report.faults = run_shares("ligerdiag.fuzz.campaign", shares, path, tell)
         else:
@@ -81,7 +83,7 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
         with work_until_ended() as work:
 
             def judge(some: Sequence[RandomProgram], kind: str) -> Mapping[int, JudgedProgram]:
-                told = rename_phase(tell, f"shrink {some[0].seed}")
+                told = _rename_phase(tell, f"shrink {some[0].seed}")
                 rows = {case.id: row for case, row in _judge(some, options, told, reference=kind == "reference")}
                 ids = {one.variant: f"fuzz[{one.seed}-{one.variant}]" for one in some}
                 return {variant: rows[case_id] for variant, case_id in ids.items() if case_id in rows}
@@ -89,15 +91,6 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
             write_contradictions(report, options, judge)
         report.ended_by = work.ending
     return report
-
-
-def _judge_on_cluster(
-    seeds: Sequence[int], options: FuzzOptions, address: str, tell: Callable[[Progress], None]
-) -> tuple[tuple[str, ...], float]:
-    from ligerdiag.fuzz.remote import judge_on_cluster  # the extra
-
-    (whole,) = plan_shares(seeds, replace(options, jobs=1)) or (None,)
-    return ((), 0.0) if whole is None else judge_on_cluster(whole, address, options.directory / "programs.jsonl", tell)
 
 
 def plan_shares(seeds: Sequence[int], options: FuzzOptions) -> tuple[Share, ...]:
@@ -252,7 +245,7 @@ def _count_behind(tell: Callable[[Progress], None], done: int, total: int) -> Ca
     return told
 
 
-def rename_phase(tell: Callable[[Progress], None], phase: str) -> Callable[[Progress], None]:
+def _rename_phase(tell: Callable[[Progress], None], phase: str) -> Callable[[Progress], None]:
     return lambda p: tell(Progress(phase=phase, event=p.event, done=p.done, total=p.total))
 
 

@@ -114,7 +114,7 @@ def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) 
         alone = Share(directory=str(options.directory), seeds=(), target=DEVICE, timeout=options.timeout)
 
         def judge(some: Sequence[RandomProgram], kind: str) -> Mapping[int, JudgedProgram]:
-            share = replace(alone, gpus=",".join(gpus[: some[0].devices]))
+            share = replace(alone, gpus=",".join(gpus[: max(one.devices for one in some)]))
             rows: dict[int, JudgedProgram] = {}
             for program, (row, _) in zip(some, _judge_programs(some, share), strict=True):
                 rows[program.variant] = row.judged

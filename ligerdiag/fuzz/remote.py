@@ -8,7 +8,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import batched
 from pathlib import Path
@@ -34,10 +34,10 @@ class Portion:
     """A task: plain data."""
 
     key: str
-    seeds: tuple[int, ...]
-    target: str
-    timeout: float
+    share: Share
+    """Its seeds; the worker has a folder of its own."""
     fingerprint: str
+    """sha256 of the ligerdiag that asks, and of the versions that it has."""
     toolchain: str = DEFAULT
 
 
@@ -60,7 +60,7 @@ def judge_on_cluster(share: Share, address: str, path: Path, tell: OnProgress) -
                 for row in rows:
                     append_row(path, decode_record(JudgedProgram, row))
                 seconds += cost
-            done += len(task.seeds)
+            done += len(task.share.seeds)
             said = describe_rate(done, len(share.seeds), time.monotonic() - started)
             tell(Progress(phase="judge", event="finished", done=done, total=len(share.seeds), case_id=said))
             if share.is_over:
@@ -71,16 +71,9 @@ def judge_on_cluster(share: Share, address: str, path: Path, tell: OnProgress) -
 def plan_portions(share: Share) -> Sequence[Portion]:
     """The share's seeds, a few for each task."""
     fingerprint = compute_fingerprint(DEFAULT)
-    return [
-        Portion(
-            key=sha256(repr((fingerprint, share.target, share.timeout, seeds)).encode()).hexdigest(),
-            seeds=seeds,
-            target=share.target,
-            timeout=share.timeout,
-            fingerprint=fingerprint,
-        )
-        for seeds in batched(share.seeds, PORTION)
-    ]
+    shares = [replace(share, directory="", seeds=seeds, until=None) for seeds in batched(share.seeds, PORTION)]
+    keys = [sha256(repr((fingerprint, one)).encode()).hexdigest() for one in shares]
+    return [Portion(key=key, share=one, fingerprint=fingerprint) for key, one in zip(keys, shares, strict=True)]
 
 
 def answer_portion(task: Portion, words: None) -> tuple[list[object], float]:
@@ -92,11 +85,10 @@ def answer_portion(task: Portion, words: None) -> tuple[list[object], float]:
         )
     scratch, before = ScratchFolder("fuzz"), read_processor_seconds()
     try:
-        share = Share(directory=str(scratch.path), seeds=task.seeds, target=task.target, timeout=task.timeout)
-        path = scratch.path / "programs.jsonl"
+        share, path = replace(task.share, directory=str(scratch.path)), scratch.path / "programs.jsonl"
         faults = run_shares("ligerdiag.fuzz.campaign", [share], path, lambda _: None)
         rows = load_known(JudgedProgram, path)
-        if faults and len(rows) < len(task.seeds):
+        if faults and len(rows) < len(share.seeds):
             raise TaskDied(f"the process of a task ended: {faults[0]}")
         return [encode_record(row) for row in rows], read_processor_seconds() - before
     finally:

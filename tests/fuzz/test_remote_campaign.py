@@ -17,7 +17,7 @@ SHARE = Share(directory="out", seeds=tuple(range(30)), target="h100", timeout=60
 
 def test_every_seed_is_in_one_task_and_tasks_are_told_apart() -> None:
     tasks = plan_portions(SHARE)
-    assert [seed for task in tasks for seed in task.seeds] == list(SHARE.seeds)
+    assert [seed for task in tasks for seed in task.share.seeds] == list(SHARE.seeds)
     assert len({task.key for task in (*tasks, *plan_portions(replace(SHARE, target="a100")))}) == 2 * len(tasks)
     assert plan_portions(SHARE) == tasks
 

@@ -11,9 +11,9 @@ Not a carrier, because the optimized module may share it with others for good re
   (4) one that has a twin outside (2): common subexpression elimination will merge the two. Outside is also what calls the
       computation, and what is called beside it: XLA inlines calls first.
 Carriers are found again in the optimized module by tag and opcode; one that has grown is two operations merged into one (two
-products with a factor in common) and stands for neither. Where one is not found again (a partitioned concatenation, a
-cumulated sum), what may be it is looked for as `belief` does for a module from elsewhere. When there are none, only the test
-for missing writes is left.
+products with a factor in common) and stands for neither. Where one is not found again in a partitioned module, what may be
+it and has no tag is looked for as `belief` does for a module from elsewhere. When there are none, only the test for missing
+writes is left.
 """
 
 from collections import Counter, defaultdict
