@@ -46,6 +46,7 @@ _OF_WHOLE = {"slice": 0, "dynamic-slice": 0, "broadcast": 0, "concatenate": 0, "
 """Opcode to the number of the operand whose elements the result holds."""
 _ONE_SIDED = frozenset({"divide", "subtract"})
 _PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
+_PRODUCTS = having(Trait.LIBRARY_CALL)
 """A bitcast may read the bits of one as those of another element type."""
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
 _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
@@ -293,6 +294,8 @@ class Twins:
     """Tag path of an operation with operands that are twins to the numbers of all its operands."""
     confluences: Mapping[TagPath, Ways]
     """Tag path of a loop or conditional to the numbers of what meets there, (7)."""
+    products: Mapping[TagPath, tuple[tuple[int, int], ...]]
+    """Tag path of a product to the numbers of its operands, as in `numbers`."""
 
     def _find_start(self, path: TagPath) -> int | None:
         return next((start for start in range(len(path)) if path[start:] in self.numbers), None)
@@ -336,6 +339,7 @@ def find_twins(program: HloModule) -> Twins:
     found: dict[TagPath, tuple[int, int]] = {}
     operands: dict[TagPath, tuple[int, ...]] = {}
     confluences: dict[TagPath, Ways] = {}
+    products: dict[TagPath, tuple[tuple[int, int], ...]] = {}
     tags = program.tags
     calls = {one.id: tags.get(one.id, ()) for one in program.instructions if one.opcode == "call"}
     for root in _list_roots(program):
@@ -349,13 +353,15 @@ def find_twins(program: HloModule) -> Twins:
                 given = tuple([numbers[operand.id] for operand in one.operands])
                 if len(set(given)) < len(given) and not _is_settled(one):
                     operands[outer + own] = given
+                if one.opcode in _PRODUCTS:
+                    products[outer + own] = tuple([(root.id, number) for number in given])
         for path, ways in _number_all(program, root).confluences.items():
             if path[-1] in tags:
                 confluences[(*[tag for call in path[:-1] for tag in calls.get(call, ())], *tags[path[-1]])] = ways
     groups: defaultdict[tuple[int, int], list[TagPath]] = defaultdict(list)
     for path, number in found.items():
         groups[number].append(path)
-    return Twins(found, {number: tuple(paths) for number, paths in groups.items()}, operands, confluences)
+    return Twins(found, {number: tuple(paths) for number, paths in groups.items()}, operands, confluences, products)
 
 
 def _list_roots(program: HloModule) -> Iterator[HloComputation]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ligerdiag import api
-from ligerdiag.model.findings import Attribution, OutputNumbers
+from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
 from ligerdiag.replay.runs.program import run_program
 from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
 from tests.replay.by_hand import Doubling, parse
@@ -96,12 +96,26 @@ def test_what_only_moves_or_compares_is_exact() -> None:
         ({"attribution": Attribution.FRESH, "error": 5e-5}, False),
         ({"attribution": Attribution.STALE}, False),
         ({"distance": 2e-4}, False),  # a hidden write may explain the error
-        ({"error": 0.7}, False),
+        ({"error": 0.7}, True),
         ({"error": float("nan")}, False),
     ],
 )
 def test_only_an_error_that_no_write_explains_is_measured(change: dict[str, object], needed: bool) -> None:
     assert needs_rounding(replace(NUMBERS, **change)) is needed  # type: ignore[arg-type]
+
+
+def test_where_no_digit_is_left_any_result_is_undecided() -> None:
+    body = """{
+  x = f32[64] parameter(0)
+  square = f32[64] multiply(x, x)
+  other = f32[64] add(square, x)
+  back = f32[64] subtract(other, x)
+  ROOT out = f32[64] subtract(back, square)
+}"""
+    found = measure(body, np.linspace(0.5, 2, 64, dtype=np.float32))
+    assert found > FAR
+    lost = replace(NUMBERS, attribution=Attribution.FRESH, error=0.7, tolerance=found)
+    assert settle(lost, 1e-2).attribution is Attribution.UNDECIDED
 
 
 def test_numbers_that_tell_little_call_nothing_fresh() -> None:

@@ -14,8 +14,9 @@ _SOURCES = sorted(path for path in _PACKAGE.rglob("*.py") if path.parent != _PRO
 
 def test_there_are_few_modules() -> None:
     """See docs/adr/0012-rooms-by-question.md; a rule and a kind of payload may add theirs. Ten are those of `fuzz`,
-    ten those of `sweep`; of the others, four came with random programs on GPUs, shards' functions and roundings."""
-    assert len(_SOURCES) <= 338
+    ten those of `sweep`; of the others, four came with random programs on GPUs, shards' functions and roundings, and two
+    out of `first_divergence`, which was too long."""
+    assert len(_SOURCES) <= 340
 
 
 def test_no_room_has_more_than_15_modules() -> None:

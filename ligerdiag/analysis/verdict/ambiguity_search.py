@@ -204,7 +204,7 @@ class AmbiguitySearch:
         never = self.comparison.moved | {write.index for write in self.run.writes if write.unknown}
         open_ &= ~self.run.space.bits_of(never)
         own = find_own_sightings(
-            self.differing, lambda _, instruction: retagged.descents.get(instruction.id) is Descent.UNSURE
+            self.differing, lambda _, seen: retagged.descents.get(seen.instruction.id) is Descent.UNSURE
         )
         wrong = [(one, bits) for one in own if (bits := (one.stale | one.clobbered) & open_)]
         is_named = sum(bits.bit_count() for _, bits in wrong) <= _MANY

@@ -26,14 +26,12 @@ from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import (
     Differing,
-    TwinConfluence,
     WrongRead,
-    find_folded,
     find_own_sightings,
-    find_shared_state,
-    find_twin_confluences,
     find_wrong_reads,
 )
+from ligerdiag.analysis.verdict.one_value import TwinConfluence, find_folded, find_shared_state, find_twin_confluences
+from ligerdiag.analysis.verdict.operands import Operands
 from ligerdiag.analysis.verdict.output_reachability import Reached, find_reached
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, TagPath
@@ -85,7 +83,7 @@ class Blame:
         """Makes outputs worse by (1) to (4), and finds the readers behind them."""
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
         outputs = self._blame_folded(self._blame_merged(outputs), mixed)
-        own = find_own_sightings(self.differing, self.run.is_own)
+        own = find_own_sightings(self.differing, Operands(self.pair.intended, self.pair.actual, self.run).is_own)
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
         spare: _Reads = []

@@ -6,25 +6,16 @@ compiler folded away) is where the wrong value is read: its scheduled instructio
 
 Operands may be wrong where the operation as a whole does not show it. `a * b` is meant to read what a kernel left in `a`,
 and the original of `b`, and `a` depends on the original, too. Where it reads the overwritten bytes for `b`, it has the
-dependence set that it should have. So the operands of an operation that is
-surely the author's own are held against what each of them is meant to depend on:
+dependence set that it should have. So the operands of an operation that is surely the author's own are held against what
+each of them is meant to depend on (`operands` recognises them):
 
-  (1) An operand is recognised by its tag: the instruction itself, or what a fusion's parameter stands for, through bitcasts
-      and get-tuple-elements, carries the tag of the operation that the operand is meant to come from.
-  (2) Twins (`reaching_definitions`) are one operation to XLA, and so are an operation and what only reshapes its result:
-      an operand with the tag of either is recognised, too.
-  (3) An element of a loop's state has no tag: where both programs hand one in, at the operation's same place, they are
-      taken for the same element.
-  (4) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
-  (5) Operands that are one value in the schedule need no tag: what stands there is held against what each is meant to be.
-  (6) So is an argument of the program: XLA joins it with nothing.
-  (7) So is an operation of the author that has to do with no kernel, as an operand of a product or a sum that it is not
-      meant to be an operand of: XLA has put together what is multiplied or added one after the other.
+  (1) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
+  (2) Operands that are one value in the schedule need no tag: what stands there is held against what each is meant to be.
 Other operands that are not recognised are skipped; so is an operation with an operand of another operation.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -35,8 +26,9 @@ from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, Tagge
 from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
-from ligerdiag.hlo.dataflow import Dataflow, Position, Through
-from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes
+from ligerdiag.hlo.dataflow import Position
+from ligerdiag.hlo.module import TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
@@ -71,6 +63,8 @@ class Differing:
     clobbered: Labels
     twin: TagPath = ()
     """The operation that the instruction is named after, if it is another one that is the same to XLA."""
+    is_joined: bool = False
+    """XLA computes the operation and the one that the instruction is named after in one."""
 
     @property
     def is_same(self) -> bool:
@@ -178,14 +172,20 @@ class _Upstream:
 
 
 def find_own_sightings(
-    differing: tuple[Differing, ...], is_own: Callable[[TagPath, HloInstruction], bool]
+    differing: tuple[Differing, ...], is_own: Callable[[TagPath, Sighting], bool]
 ) -> tuple[Differing, ...]:
     """Selects the sightings that surely are the author's own operations (`is_own`).
 
     Passes copy an operation's metadata to instructions that compute something else (parts of a reassociated sum, say).
     """
-    same = [one for one in differing if one.sighting.instruction.opcode == one.tagged.opcode]
-    return tuple([one for one in same if is_own(one.twin or one.path, one.sighting.instruction)])
+    return tuple(
+        [
+            one
+            for one in differing
+            if one.is_joined
+            or (one.sighting.instruction.opcode == one.tagged.opcode and is_own(one.twin or one.path, one.sighting))
+        ]
+    )
 
 
 def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
@@ -200,15 +200,7 @@ def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSp
     return None, Place.COMPUTED_ANEW
 
 
-_NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-_RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
 _COMMUTATIVE = having(Trait.COMMUTES)
-
-type OperandEdge = tuple[TagPath, Labels]
-_UNTOUCHED: OperandEdge = (), 0
-"""An operand that has to do with no kernel."""
-_UNSEEN: OperandEdge = (), -1
-"""An operand that is not recognised, of which it is not known either what it depends on."""
 
 
 def find_wrong_edges(
@@ -218,7 +210,7 @@ def find_wrong_edges(
 
     What is wrong as the operation that it is named after may stand for a twin, and is held against that, too.
     """
-    twins = find_twins(run.program)
+    twins, known = find_twins(run.program), Operands(intended, actual, run)
     for path, tagged in intended.tagged.items():
         if not any(one for one, _ in tagged.edges) and len({labels for _, labels in tagged.edges}) < 2:
             continue
@@ -226,15 +218,9 @@ def find_wrong_edges(
             instruction = sighting.instruction
             if instruction.opcode != tagged.opcode or len(instruction.operands) != len(tagged.edges):
                 continue
-            if not run.is_own(path, instruction):
+            if not known.is_own(path, sighting):
                 continue
-            known = [
-                _UNTOUCHED
-                if _is_untouched(operand, tagged, intended, run)
-                else _recognise(operand, sighting, actual, run)
-                for operand in instruction.operands
-            ]
-            operands = [_UNSEEN if one == path else (one, labels) for one, labels in known]  # XLA's own, on the way
+            operands = known.recognise(path, sighting)
             here, parts = _judge_operands(path, tagged, (sighting, operands), run, comparison)
             if parts != (0, 0):
                 yield Differing(path, tagged, sighting, *parts)
@@ -247,15 +233,6 @@ def find_wrong_edges(
                 _, parts = _judge_operands(other, meant, (sighting, operands), run, comparison)
                 if parts != (0, 0):
                     yield Differing(other, meant, sighting, *parts, twin=path)
-
-
-def _is_untouched(operand: HloInstruction, tagged: TaggedSet, intended: Intended, run: Evaluations) -> bool:
-    """See (7)."""
-    path = run.optimized.tags.get(operand.id, ())
-    meant = intended.tagged.get(path)
-    if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
-        return False
-    return run.is_own(path, operand) and all(path != edge for edge, _ in tagged.edges)
 
 
 def _judge_operands(
@@ -286,7 +263,7 @@ def _judge(
     stale = clobbered = -1
     for edges in orders:
         pairs = [
-            pair for pair in zip(edges, operands, strict=True) if pair[1] != _UNSEEN and (pair[0][0] or not pair[1][0])
+            pair for pair in zip(edges, operands, strict=True) if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])
         ]
         unlike = [pair for pair in pairs if pair[1][0] and not twins.are_one(pair[0][0], pair[1][0])]
         if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
@@ -303,187 +280,21 @@ def _judge(
     return max(stale, 0), max(clobbered, 0)
 
 
-_CHOOSES = having(Trait.CHOOSES)
-"""XLA makes the operand of them, if two are one value to it."""
-
-
-def find_folded(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
-) -> Iterator[tuple[TagPath, Labels]]:
-    """Finds the operations that are gone because XLA takes two of their operands for one, and these are meant to be before
-    and behind a write: yields their tag paths and these writes, a bit each."""
-    twins, space = find_twins(run.program), comparison.space
-    for path in twins.list_with_twins(intended.tagged):
-        tagged = intended.tagged[path]
-        if tagged.opcode not in _CHOOSES or any(
-            seen.instruction.opcode == tagged.opcode for seen in actual.sightings.get(path, ())
-        ):
-            continue
-        numbers = twins.list_operands(path)
-        found = 0
-        for number in {number for number in numbers if numbers.count(number) > 1}:
-            fresh = [space.any_fresh(one) for (_, one), n in zip(tagged.edges, numbers, strict=False) if n == number]
-            found |= unite(one & ~other for one in fresh for other in fresh)
-        if found:
-            yield path, found
-
-
-@dataclass(frozen=True, slots=True)
-class TwinConfluence:
-    """One leaf of the result of a loop or conditional, in which values meet that are one to XLA."""
-
-    path: TagPath
-    leaf: int
-    writes: Labels
-    """Hidden writes that some of the values are meant to be before, and others behind, a bit each."""
-    instruction: str
-    """Name of the scheduled instruction that gives one value for the other by some way; empty if that is not known."""
-
-
-def find_twin_confluences(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
-) -> Iterator[TwinConfluence]:
-    """Finds where values meet that are one to XLA and are meant to be before and behind a write.
-
-    The schedule is right if it keeps them apart all the same, way by way. It may have done so where the loop or conditional
-    is gone, or has another number of leaves than in the program.
-    """
-    twins, space = find_twins(run.program), comparison.space
-    for path, meeting in intended.confluences.items():
-        numbers, seen = twins.list_ways(path), actual.confluences.get(path)
-        if len(numbers) != len(meeting.ways):
-            continue
-        is_seen = seen is not None and len(seen.ways) == len(meeting.ways)
-        for leaf, (ways, of_leaf) in enumerate(zip(meeting.ways, numbers, strict=True)):
-            fresh = [space.any_fresh(labels) for labels in ways]
-            mixed = _unite_differing(fresh, of_leaf)
-            if seen is not None and is_seen and len(seen.ways[leaf]) == len(fresh):
-                kept = map(space.any_fresh, seen.ways[leaf])
-                mixed &= unite(meant ^ labels for meant, labels in zip(fresh, kept, strict=True))
-            if mixed:
-                yield TwinConfluence(path, leaf, mixed, seen.instruction if seen is not None and is_seen else "")
-
-
-def find_shared_state(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
-) -> Iterator[TwinConfluence]:
-    """Finds the loops that start from one value for several elements of their state, exchange these, and have one place for
-    them, as nothing that XLA knows of tells them apart: a kernel overwrites one of them, or has done so before."""
-    twins, space = find_twins(run.program), comparison.space
-    for path, seen in actual.confluences.items():
-        meeting, numbers = intended.confluences.get(path), twins.list_ways(path)
-        hitting = [write for write in actual.writes if not seen.shared.isdisjoint(write.slices)]
-        if meeting is None or len(numbers) != len(meeting.ends) or not hitting:
-            continue
-        touched = space.bits_of(write.write for write in hitting)
-        inside = space.bits_of(
-            write.write
-            for write in hitting
-            if any(frame.instruction.name == seen.instruction for frame in write.frames)
-        )
-        groups: defaultdict[int, list[int]] = defaultdict(list)
-        for leaf, ways in enumerate(numbers):
-            groups[ways[0]].append(leaf)
-        for number, leaves in groups.items():
-            if len(leaves) < 2 or meeting.kept.issuperset(leaves):
-                continue
-            starts = [space.any_fresh(meeting.ways[leaf][0]) for leaf in leaves]
-            mixed = _unite_differing(starts, [number] * len(leaves)) & touched
-            mixed |= unite(space.any_fresh(meeting.ends[leaf]) for leaf in leaves) & inside
-            for leaf in leaves if mixed else ():
-                yield TwinConfluence(path, leaf, mixed, seen.instruction)
-
-
-def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
-    """Returns the writes that some of the values with one number depend on, and others do not."""
-    values = list(zip(numbers, fresh, strict=True))
-    return unite(one & ~other for number, one in values for same, other in values if number == same)
-
-
 def _list_joined(
     tagged: TaggedSet, sighting: Sighting, operands: list[OperandEdge], run: Evaluations
 ) -> Iterator[tuple[Labels, set[Labels]]]:
-    """Yields, by (5), what stands in a value that the operation has as several operands, and what these are meant to be."""
+    """Yields, by (2), what stands in a value that the operation has as several operands, and what these are meant to be."""
     if len({labels for _, labels in tagged.edges}) < 2:
         return
     instruction = sighting.instruction
     places: defaultdict[Position, list[int]] = defaultdict(list)
     for number, operand in enumerate(instruction.operands):
-        places[_find_bytes(operand, sighting, run)].append(number)
+        places[find_bytes(operand, sighting, run)].append(number)
     for numbers in places.values():
         meanings = {tagged.edges[number][1] for number in numbers}
         if len(meanings) < 2:
             continue
         if len(places) == 1:  # and so what the operation itself depends on
             yield sighting.labels & ~run.carried.get(instruction.id, 0), meanings
-        elif operands[numbers[0]] != _UNSEEN:
+        elif operands[numbers[0]] != UNSEEN:
             yield operands[numbers[0]][1], meanings
-
-
-def _find_bytes(operand: HloInstruction, sighting: Sighting, run: Evaluations) -> Position:
-    """Returns the position that defines an operand of the instruction that was seen."""
-    flow, scheduled = Dataflow(run.optimized, _RENAMED), sighting.scheduled
-    value, index = flow.find_definition(operand)
-    if value.opcode == "parameter" and sighting.instruction is not scheduled and not index:
-        return flow.find_definition(scheduled.operands[value.proto.parameter_number])
-    return value, index
-
-
-def _recognise(operand: HloInstruction, sighting: Sighting, actual: Actual, run: Evaluations) -> OperandEdge:
-    """Returns by (1) the tag path and dependence set; () as a path if the operand is not recognised, and _UNSEEN if it is
-    not read from memory either, (6)."""
-    tags, scheduled = run.optimized.tags, sighting.scheduled
-    one = operand
-    while True:
-        path = tags.get(one.id, ())
-        if path:
-            seen = next((s for s in actual.sightings.get(path, ()) if s.instruction is one), None)
-            if seen is not None and seen.scheduled is scheduled:
-                return path, seen.labels
-        if one.opcode in _NAMES:
-            one = one.operands[0]
-        elif one.opcode == "parameter" and sighting.instruction is not scheduled:
-            return _describe_read(sighting, one.proto.parameter_number, run)
-        elif sighting.instruction is scheduled:
-            return _describe_read(sighting, scheduled.operands.index(operand), run)
-        else:
-            return _UNSEEN
-
-
-def _describe_read(sighting: Sighting, number: int, run: Evaluations) -> OperandEdge:
-    """Returns the edge to what the scheduled instruction reads as this operand."""
-    operand = sighting.scheduled.operands[number]
-    path = _find_tag(operand, run)
-    if not path and not _is_argument(operand, run.optimized):
-        return _UNSEEN
-    return path, _read(sighting, number)
-
-
-def _is_argument(value: HloInstruction, module: HloModule) -> bool:
-    while value.opcode in _NAMES:
-        value = value.operands[0]
-    return value.opcode == "parameter" and module.homes[value.id] is module.entry
-
-
-def _find_tag(value: HloInstruction, run: Evaluations) -> TagPath:
-    """Returns the tag of the operation whose bytes the value names; of a fusion's result, that of its last operation;
-    CARRIED of a loop's state."""
-    flow, tags = Dataflow(run.optimized, _RENAMED), run.optimized.tags
-    position: Position | None = (value, ())
-    while position is not None:
-        value = position[0]
-        is_tagged = value.opcode == "bitcast" and value.id in tags
-        position = None if is_tagged else next(flow.list_sources(*position), None)
-    if value.opcode == "parameter" and _is_state(value, run.optimized):
-        return CARRIED
-    return tags.get(value.id, ())
-
-
-def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
-    callers = module.callers.get(module.homes[parameter.id].id, ())
-    return any(caller.opcode == "while" for caller in callers)
-
-
-def _read(sighting: Sighting, number: int) -> Labels:
-    """Returns the set in the bytes of that operand when the scheduled instruction read them."""
-    return unite(labels for operand, _, labels in sighting.reads if operand == number)

@@ -29,6 +29,7 @@ from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding, find_latent
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
+from ligerdiag.analysis.verdict.one_value import find_joined
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.schedule_view import Place, ReadKind
@@ -269,6 +270,7 @@ def judge(
     differing = find_differing(pair.intended, pair.actual, comparison)
     if evaluations.retagged is None and not evaluations.folded:
         differing += tuple(find_wrong_edges(pair.intended, pair.actual, comparison, evaluations))
+        differing += tuple(find_joined(pair.intended, pair.actual, comparison, evaluations))
     instructions = {one.id: one for one in pair.optimized.instructions}
     blamed = Blame(
         pair=pair, differing=differing, comparison=comparison, run=evaluations, instructions=instructions

@@ -15,7 +15,7 @@ What a kernel computes is not moved: the schedule runs the same one.
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod, sqrt
+from math import isfinite, prod, sqrt
 from operator import is_
 from typing import Any
 
@@ -45,7 +45,7 @@ def needs_rounding(numbers: OutputNumbers) -> bool:
     """Returns whether no hidden write explains the output's error, and roundings may."""
     return (
         numbers.attribution in (Attribution.NEITHER, Attribution.LOSSY)
-        and numbers.distance <= numbers.tolerance < numbers.error < FAR
+        and numbers.distance <= numbers.tolerance < numbers.error
     )
 
 
@@ -65,8 +65,8 @@ def measure_rounding(
     found = dict(tolerances)
     for name, errors in measure_noise(program, arguments, kernels, intended, devices=devices).items():
         for error in errors:
-            if error < FAR:
-                found[name] = max(found[name], min(_FACTOR * error, FAR))
+            if isfinite(error):
+                found[name] = max(found[name], _FACTOR * error)
     return found
 
 
@@ -92,8 +92,8 @@ def measure_noise(
 
 def settle(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
     """Returns the numbers, compared within what roundings come to, as undecided where that is far beyond `tolerance`, of the
-    dtypes: many wrong results would look the same."""
-    if numbers.attribution is Attribution.FRESH and numbers.tolerance > _MOST * tolerance:
+    dtypes, or `FAR`: many wrong results would look the same."""
+    if numbers.attribution is Attribution.FRESH and numbers.tolerance > min(_MOST * tolerance, FAR):
         return replace(numbers, attribution=Attribution.UNDECIDED)
     return numbers
 

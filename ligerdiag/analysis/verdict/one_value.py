@@ -1,0 +1,156 @@
+"""What XLA takes for one value although a kernel overwrites it: what becomes of the operations that have it as operands.
+
+(1) An operation that chooses between two such values is gone: XLA has put the one value in its place.
+(2) Two products of one value are computed as one: XLA concatenates their other operands, reads the value once, and slices
+    the result apart (DotMerger, xla/service/dot_merger.cc). One of the two is gone.
+(3) Such values meet in a loop or a conditional, which may mix them up.
+(4) A loop starts from one value for several elements of its state, and has one place for them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.analysis.evaluation.carriers import is_same_operation
+from ligerdiag.analysis.evaluation.labels import Labels, unite
+from ligerdiag.analysis.evaluation.memory import Actual, Sighting
+from ligerdiag.analysis.evaluation.program_order import Intended
+from ligerdiag.analysis.evaluations import Evaluations
+from ligerdiag.analysis.reaching_definitions import find_twins
+from ligerdiag.analysis.verdict.comparison import Comparison
+from ligerdiag.analysis.verdict.first_divergence import Differing
+from ligerdiag.analysis.verdict.operands import UNSEEN, Operands, find_bytes
+from ligerdiag.hlo.module import TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+
+_CHOOSES = having(Trait.CHOOSES)
+"""XLA makes the operand of them, if two are one value to it."""
+
+
+def find_folded(
+    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+) -> Iterator[tuple[TagPath, Labels]]:
+    """Finds the operations that are gone because XLA takes two of their operands for one, and these are meant to be before
+    and behind a write: yields their tag paths and these writes, a bit each."""
+    twins, space = find_twins(run.program), comparison.space
+    for path in twins.list_with_twins(intended.tagged):
+        tagged = intended.tagged[path]
+        if tagged.opcode not in _CHOOSES or any(
+            seen.instruction.opcode == tagged.opcode for seen in actual.sightings.get(path, ())
+        ):
+            continue
+        numbers = twins.list_operands(path)
+        found = 0
+        for number in {number for number in numbers if numbers.count(number) > 1}:
+            fresh = [space.any_fresh(one) for (_, one), n in zip(tagged.edges, numbers, strict=False) if n == number]
+            found |= unite(one & ~other for one in fresh for other in fresh)
+        if found:
+            yield path, found
+
+
+def find_joined(intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations) -> Iterator[Differing]:
+    """Finds the products that are gone by (2), and were meant to read the value before or behind a write, and the product
+    that is left reads it on the other side."""
+    twins, known = find_twins(run.program), Operands(intended, actual, run)
+    left: dict[TagPath, list[Sighting]] = {}
+    for path in twins.products:
+        if path in intended.tagged:
+            seen = actual.sightings.get(path, ())
+            left[path] = [one for one in seen if is_same_operation(intended.tagged[path].opcode, one.instruction)]
+    gone = [path for path, sightings in left.items() if not sightings and intended.tagged[path].edges]
+    joined = [
+        (path, one, number) for path, some in left.items() if gone for one in some for number in _list_shared(one, run)
+    ]
+    for path in gone:
+        tagged, found = intended.tagged[path], list[Differing]()
+        for other, sighting, number in joined:
+            if twins.products[other][number] != twins.products[path][number]:
+                continue
+            _, labels = known.recognise(other, sighting)[number]
+            meant = tagged.edges[number][1]
+            if labels != UNSEEN[1]:
+                wrong = comparison.find_stale(meant, labels), comparison.find_clobbered(meant, labels)
+                found.append(Differing(path, tagged, sighting, *wrong, twin=other, is_joined=True))
+        if found and all(one.stale | one.clobbered for one in found):
+            yield found[0]
+
+
+def _list_shared(product: Sighting, run: Evaluations) -> list[int]:
+    """Returns the operand of a product that it shares with another one: its other operand is a concatenation."""
+    operands = product.instruction.operands
+    if len(operands) != 2:
+        return []
+    made = [find_bytes(operand, product, run)[0].opcode == "concatenate" for operand in operands]
+    return [1 - number for number, is_made in enumerate(made) if is_made and not made[1 - number]]
+
+
+@dataclass(frozen=True, slots=True)
+class TwinConfluence:
+    """One leaf of the result of a loop or conditional, in which values meet that are one to XLA."""
+
+    path: TagPath
+    leaf: int
+    writes: Labels
+    """Hidden writes that some of the values are meant to be before, and others behind, a bit each."""
+    instruction: str
+    """Name of the scheduled instruction that gives one value for the other by some way; empty if that is not known."""
+
+
+def find_twin_confluences(
+    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+) -> Iterator[TwinConfluence]:
+    """Finds where values meet that are one to XLA and are meant to be before and behind a write.
+
+    The schedule is right if it keeps them apart all the same, way by way. It may have done so where the loop or conditional
+    is gone, or has another number of leaves than in the program.
+    """
+    twins, space = find_twins(run.program), comparison.space
+    for path, meeting in intended.confluences.items():
+        numbers, seen = twins.list_ways(path), actual.confluences.get(path)
+        if len(numbers) != len(meeting.ways):
+            continue
+        is_seen = seen is not None and len(seen.ways) == len(meeting.ways)
+        for leaf, (ways, of_leaf) in enumerate(zip(meeting.ways, numbers, strict=True)):
+            fresh = [space.any_fresh(labels) for labels in ways]
+            mixed = _unite_differing(fresh, of_leaf)
+            if seen is not None and is_seen and len(seen.ways[leaf]) == len(fresh):
+                kept = map(space.any_fresh, seen.ways[leaf])
+                mixed &= unite(meant ^ labels for meant, labels in zip(fresh, kept, strict=True))
+            if mixed:
+                yield TwinConfluence(path, leaf, mixed, seen.instruction if seen is not None and is_seen else "")
+
+
+def find_shared_state(
+    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+) -> Iterator[TwinConfluence]:
+    """Finds the loops that start from one value for several elements of their state, exchange these, and have one place for
+    them, as nothing that XLA knows of tells them apart: a kernel overwrites one of them, or has done so before."""
+    twins, space = find_twins(run.program), comparison.space
+    for path, seen in actual.confluences.items():
+        meeting, numbers = intended.confluences.get(path), twins.list_ways(path)
+        hitting = [write for write in actual.writes if not seen.shared.isdisjoint(write.slices)]
+        if meeting is None or len(numbers) != len(meeting.ends) or not hitting:
+            continue
+        touched = space.bits_of(write.write for write in hitting)
+        inside = space.bits_of(
+            write.write
+            for write in hitting
+            if any(frame.instruction.name == seen.instruction for frame in write.frames)
+        )
+        groups: defaultdict[int, list[int]] = defaultdict(list)
+        for leaf, ways in enumerate(numbers):
+            groups[ways[0]].append(leaf)
+        for number, leaves in groups.items():
+            if len(leaves) < 2 or meeting.kept.issuperset(leaves):
+                continue
+            starts = [space.any_fresh(meeting.ways[leaf][0]) for leaf in leaves]
+            mixed = _unite_differing(starts, [number] * len(leaves)) & touched
+            mixed |= unite(space.any_fresh(meeting.ends[leaf]) for leaf in leaves) & inside
+            for leaf in leaves if mixed else ():
+                yield TwinConfluence(path, leaf, mixed, seen.instruction)
+
+
+def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
+    """Returns the writes that some of the values with one number depend on, and others do not."""
+    values = list(zip(numbers, fresh, strict=True))
+    return unite(one & ~other for number, one in values for same, other in values if number == same)

@@ -1,0 +1,173 @@
+"""Which operation of the program each operand of an operation in the optimized module comes from, and what it depends on.
+
+  (1) An operand is recognised by its tag: the instruction itself, or what a fusion's parameter stands for, through bitcasts
+      and get-tuple-elements, carries the tag of the operation that the operand is meant to come from.
+  (2) Twins (`reaching_definitions`) are one operation to XLA, and so are an operation and what only reshapes its result:
+      an operand with the tag of either is recognised, too. So is what goes through a barrier of the author's: XLA may name a
+      collective after the barrier that it has moved the value through.
+  (3) An element of a loop's state has no tag: where both programs hand one in, at the operation's same place, they are
+      taken for the same element.
+  (4) An argument of the program needs no tag: XLA joins it with nothing.
+  (5) Nor does an operation of the author that has to do with no kernel, as an operand of a product or a sum that it is not
+      meant to be an operand of: XLA has put together what is multiplied or added one after the other.
+
+An instruction surely is the author's operation if it is named after it. The partitioner makes many operations anew, a
+`dot.2` from each `dot_general`, that have nothing of it but the metadata, as has much that is another operation. Such an
+instruction is the author's if each operand that has to do with a kernel comes from the operation that it is meant to come
+from.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ligerdiag.analysis.evaluation.labels import Labels, unite
+from ligerdiag.analysis.evaluation.memory import Actual, Sighting
+from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
+from ligerdiag.analysis.evaluations import Evaluations
+from ligerdiag.analysis.reaching_definitions import Twins, find_twins
+from ligerdiag.hlo.dataflow import Dataflow, Position, Through
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import iterate_leaves
+
+_NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
+_RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
+_COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
+
+type OperandEdge = tuple[TagPath, Labels]
+_UNTOUCHED: OperandEdge = (), 0
+"""An operand that has to do with no kernel."""
+UNSEEN: OperandEdge = (), -1
+"""An operand that is not recognised, of which it is not known either what it depends on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """Recognises the operands of what was seen of the program's operations."""
+
+    intended: Intended
+    actual: Actual
+    run: Evaluations
+
+    def recognise(self, path: TagPath, sighting: Sighting) -> list[OperandEdge]:
+        """Returns by operand the operation and what the operand depends on; () and -1 where it is not known."""
+        tagged = self.intended.tagged[path]
+        known = [
+            _UNTOUCHED if self._is_untouched(operand, tagged) else self._recognise(operand, sighting)
+            for operand in sighting.instruction.operands
+        ]
+        return [
+            UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known
+        ]  # XLA's own, on the way
+
+    def are_own(self, path: TagPath, sighting: Sighting) -> bool:
+        """Whether each operand that has to do with a kernel is the operation's own, and there is one."""
+        tagged = self.intended.tagged[path]
+        if len(tagged.edges) != len(sighting.instruction.operands):
+            return False
+        return self._fits(tagged, self.recognise(path, sighting))
+
+    def is_own(self, path: TagPath, sighting: Sighting) -> bool:
+        """Whether what was seen surely is the author's operation."""
+        return self.run.is_own(path, sighting.instruction) or self.are_own(path, sighting)
+
+    @cached_property
+    def _twins(self) -> Twins:
+        return find_twins(self.run.program)
+
+    @cached_property
+    def _barriers(self) -> Mapping[int, tuple[TagPath, ...]]:
+        """The last tag of each barrier of the author's to the tags of the operations that go through it."""
+        program, found = self.run.program, dict[int, tuple[TagPath, ...]]()
+        flow = Dataflow(program, Through(bitcasts=True, barriers=True, tuples=True))
+        for one in program.instructions:
+            path = program.tags.get(one.id, ())
+            if one.opcode in _BARRIERS and path:
+                leaves = [flow.find_definition(one, index)[0] for index in iterate_leaves(one.shape)]
+                found[path[-1]] = tuple(own for leaf in leaves if (own := program.tags.get(leaf.id, ())))
+        return found
+
+    def _fits(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> bool:
+        for edges in (tagged.edges, tagged.edges[::-1]) if tagged.opcode in _COMMUTATIVE else (tagged.edges,):
+            pairs = [(path, seen) for (path, _), (seen, _) in zip(edges, operands, strict=True) if path]
+            if pairs and all(seen and self._twins.are_one(path, seen) for path, seen in pairs):
+                return True
+        return False
+
+    def _look_through(self, path: TagPath, tagged: TaggedSet) -> TagPath:
+        """Returns what goes through a barrier in the place of the barrier, if the operation is meant to read that."""
+        leaves = self._barriers.get(path[-1], ()) if path else ()
+        meant = (edge for edge, _ in tagged.edges if edge)
+        return next(
+            (edge for edge in meant for leaf in leaves if self._twins.are_one((*path[:-1], leaf[-1]), edge)), path
+        )
+
+    def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
+        """See (5)."""
+        path = self.run.optimized.tags.get(operand.id, ())
+        meant = self.intended.tagged.get(path)
+        if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
+            return False
+        return self.run.is_own(path, operand) and all(path != edge for edge, _ in tagged.edges)
+
+    def _recognise(self, operand: HloInstruction, sighting: Sighting) -> OperandEdge:
+        """Returns by (1) the tag path and dependence set; () as a path if the operand is not recognised, and `UNSEEN` if it
+        is not read from memory either, (4)."""
+        scheduled, one = sighting.scheduled, operand
+        while True:
+            path = self.run.optimized.tags.get(one.id, ())
+            if path:
+                seen = next((s for s in self.actual.sightings.get(path, ()) if s.instruction is one), None)
+                if seen is not None and seen.scheduled is scheduled:
+                    return path, seen.labels
+            if one.opcode in _NAMES:
+                one = one.operands[0]
+            elif one.opcode == "parameter" and sighting.instruction is not scheduled:
+                return self._describe_read(sighting, one.proto.parameter_number)
+            elif sighting.instruction is scheduled:
+                return self._describe_read(sighting, scheduled.operands.index(operand))
+            else:
+                return UNSEEN
+
+    def _describe_read(self, sighting: Sighting, number: int) -> OperandEdge:
+        """Returns the edge to what the scheduled instruction reads as this operand."""
+        operand = sighting.scheduled.operands[number]
+        path = self._find_tag(operand)
+        if not path and not _is_argument(operand, self.run.optimized):
+            return UNSEEN
+        return path, unite(labels for read, _, labels in sighting.reads if read == number)
+
+    def _find_tag(self, value: HloInstruction) -> TagPath:
+        """Returns the tag of the operation whose bytes the value names; of a fusion's result, that of its last operation;
+        CARRIED of a loop's state."""
+        module = self.run.optimized
+        flow = Dataflow(module, _RENAMED)
+        position: Position | None = (value, ())
+        while position is not None:
+            value = position[0]
+            is_tagged = value.opcode == "bitcast" and value.id in module.tags
+            position = None if is_tagged else next(flow.list_sources(*position), None)
+        if value.opcode == "parameter" and _is_state(value, module):
+            return CARRIED
+        return module.tags.get(value.id, ())
+
+
+def _is_argument(value: HloInstruction, module: HloModule) -> bool:
+    while value.opcode in _NAMES:
+        value = value.operands[0]
+    return value.opcode == "parameter" and module.homes[value.id] is module.entry
+
+
+def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
+    callers = module.callers.get(module.homes[parameter.id].id, ())
+    return any(caller.opcode == "while" for caller in callers)
+
+
+def find_bytes(operand: HloInstruction, sighting: Sighting, run: Evaluations) -> Position:
+    """Returns the position that defines an operand of the instruction that was seen."""
+    flow, scheduled = Dataflow(run.optimized, _RENAMED), sighting.scheduled
+    value, index = flow.find_definition(operand)
+    if value.opcode == "parameter" and sighting.instruction is not scheduled and not index:
+        return flow.find_definition(scheduled.operands[value.proto.parameter_number])
+    return value, index
