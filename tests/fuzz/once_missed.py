@@ -363,6 +363,12 @@ def gather_what_goes_through_barrier(x: Any, y: Any) -> dict[str, Any]:
     return {"first": first.sum(), "total": bend(product).sum(), "placed": placed}
 
 
+def gather_before_add_behind(x: Any, y: Any) -> dict[str, Any]:
+    """On four devices the gather reads what the kernel leaves in the argument's copy, and the sum reads the argument."""
+    before = x[jnp.arange(SIZE) * 3 % SIZE]
+    return {"total": bend(x).sum(), "both": (before + x) * 1.3, "beside": y * 2}
+
+
 ARGUMENTS = tuple(Arg(shape=(SIZE, SIZE), draw=Draw(seed=seed)) for seed in (1, 2))
 FOUND = (damp_in_loop, damp_in_branch, damp_row_of_one)
 WRONG = "stale|clobbered"
@@ -424,6 +430,13 @@ CASES = (
         ),
         mesh={"d": 2},
         expected={"first": "fresh", "total": WRONG, "placed": WRONG},
+    ),
+    Case(
+        name=gather_before_add_behind.__name__,
+        function=gather_before_add_behind,
+        args=tuple(Arg(shape=(SIZE, SIZE), draw=Draw(seed=seed), partition=("d", None)) for seed in (1, 2)),
+        mesh={"d": 4},
+        expected={"total": "fresh", "both": WRONG, "beside": "fresh"},
     ),
     *[
         Case(name=function.__name__, function=function, args=ARGUMENTS, expected=expected)

@@ -24,7 +24,7 @@ from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
 from ligerdiag.analysis.evaluations import Evaluations
-from ligerdiag.analysis.reaching_definitions import Twins, find_twins
+from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes
 from ligerdiag.hlo.dataflow import Position
@@ -221,7 +221,7 @@ def find_wrong_edges(
             if not known.is_own(path, sighting):
                 continue
             operands = known.recognise(path, sighting)
-            here, parts = _judge_operands(path, tagged, (sighting, operands), run, comparison)
+            here, parts = _judge_operands(path, tagged, (sighting, operands), known, comparison)
             if parts != (0, 0):
                 yield Differing(path, tagged, sighting, *parts)
             if here == (0, 0) and parts == (0, 0):
@@ -230,19 +230,19 @@ def find_wrong_edges(
                 meant = intended.tagged.get(other)
                 if meant is None or len(meant.edges) != len(operands):
                     continue
-                _, parts = _judge_operands(other, meant, (sighting, operands), run, comparison)
+                _, parts = _judge_operands(other, meant, (sighting, operands), known, comparison)
                 if parts != (0, 0):
                     yield Differing(other, meant, sighting, *parts, twin=path)
 
 
 def _judge_operands(
-    path: TagPath, tagged: TaggedSet, seen: tuple[Sighting, list[OperandEdge]], run: Evaluations, comparison: Comparison
+    path: TagPath, tagged: TaggedSet, seen: tuple[Sighting, list[OperandEdge]], known: Operands, comparison: Comparison
 ) -> tuple[tuple[Labels, Labels], tuple[Labels, Labels]]:
     """Returns about which writes what was seen is stale, and clobbered, as this operation; and about which others an operand
     of it is."""
     sighting, operands = seen
-    stale, clobbered = _judge(tagged, operands, find_twins(run.program), comparison)
-    for labels, meanings in _list_joined(tagged, sighting, operands, run):
+    stale, clobbered = _judge(tagged, operands, known, comparison)
+    for labels, meanings in _list_joined(tagged, sighting, operands, known.run):
         stale |= unite(comparison.find_stale(meant, labels) for meant in meanings)
         clobbered |= unite(comparison.find_clobbered(meant, labels) for meant in meanings)
     own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
@@ -254,7 +254,7 @@ def _judge_operands(
 
 
 def _judge(
-    tagged: TaggedSet, operands: list[OperandEdge], twins: Twins, comparison: Comparison
+    tagged: TaggedSet, operands: list[OperandEdge], known: Operands, comparison: Comparison
 ) -> tuple[Labels, Labels]:
     """Returns the writes, a bit each, about which some operand is stale, and clobbered."""
     orders = [tagged.edges]
@@ -262,10 +262,11 @@ def _judge(
         orders.append(tagged.edges[::-1])
     stale = clobbered = -1
     for edges in orders:
-        pairs = [
-            pair for pair in zip(edges, operands, strict=True) if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])
-        ]
-        unlike = [pair for pair in pairs if pair[1][0] and not twins.are_one(pair[0][0], pair[1][0])]
+        every = list(zip(edges, operands, strict=True))
+        if any(not edge and seen and known.is_operand(seen, tagged) for (edge, _), (seen, _) in every):
+            continue
+        pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
+        unlike = [pair for pair in pairs if pair[1][0] and not known.stands_for(pair[1][0], pair[0][0], tagged)]
         if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
             pairs = [pair for pair in pairs if pair not in unlike]
             unlike = [pair for pair in unlike if CARRIED not in {pair[0][0], pair[1][0]}]

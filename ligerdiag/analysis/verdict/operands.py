@@ -10,6 +10,8 @@
   (4) An argument of the program needs no tag: XLA joins it with nothing.
   (5) Nor does an operation of the author that has to do with no kernel, as an operand of a product or a sum that it is not
       meant to be an operand of: XLA has put together what is multiplied or added one after the other.
+  (6) What an operand is made of by factors is in its place where XLA has moved these to the other operand of a product; so
+      is what it is made of by terms, in a sum.
 
 An instruction surely is the author's operation if it is named after it. The partitioner makes many operations anew, a
 `dot.2` from each `dot_general`, that have nothing of it but the metadata, as has much that is another operation. Such an
@@ -33,11 +35,15 @@ from ligerdiag.hlo.shape import iterate_leaves
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
+_WHOLE = Through(bitcasts=True, tuples=True, arguments=True, asynchronous=True)
+_GATHERS = having(Trait.GATHERS)
 _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 
 type OperandEdge = tuple[TagPath, Labels]
 _UNTOUCHED: OperandEdge = (), 0
 """An operand that has to do with no kernel."""
+_FACTORS, _TERMS = frozenset({"multiply", "divide", "dot"}), frozenset({"add", "subtract"})
+_NOTHING = frozenset[str]()
 UNSEEN: OperandEdge = (), -1
 """An operand that is not recognised, of which it is not known either what it depends on."""
 
@@ -72,6 +78,25 @@ class Operands:
         """Whether what was seen surely is the author's operation."""
         return self.run.is_own(path, sighting.instruction) or self.are_own(path, sighting)
 
+    def is_operand(self, seen: TagPath, tagged: TaggedSet) -> bool:
+        """Whether the operation is meant to have that operand."""
+        return any(edge and self._twins.are_one(edge, seen) for edge, _ in tagged.edges)
+
+    def stands_for(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
+        """Whether what was seen is in the place of the operand, (2) and (6)."""
+        if self._twins.are_one(edge, seen):
+            return True
+        chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
+        pending, known = [edge], {edge}
+        while pending:
+            found = self.intended.tagged.get(pending.pop())
+            above = found.operands - known if found is not None and found.opcode in chain else ()
+            if any(self._twins.are_one(one, seen) for one in above):
+                return True
+            known.update(above)
+            pending += above
+        return False
+
     @cached_property
     def _twins(self) -> Twins:
         return find_twins(self.run.program)
@@ -90,10 +115,16 @@ class Operands:
 
     def _fits(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> bool:
         for edges in (tagged.edges, tagged.edges[::-1]) if tagged.opcode in _COMMUTATIVE else (tagged.edges,):
-            pairs = [(path, seen) for (path, _), (seen, _) in zip(edges, operands, strict=True) if path]
-            if pairs and all(seen and self._twins.are_one(path, seen) for path, seen in pairs):
+            pairs = list(zip(edges, operands, strict=True))
+            is_like = [self._is_like(edge, seen) for (edge, labels), seen in pairs if labels]
+            is_unlike = any(edge and seen and not self._twins.are_one(edge, seen) for (edge, _), (seen, _) in pairs)
+            if is_like and all(is_like) and not is_unlike:
                 return True
         return False
+
+    def _is_like(self, edge: TagPath, seen: OperandEdge) -> bool:
+        """Whether what was seen surely is the operand, or is an argument as that is."""
+        return seen != UNSEEN and (self._twins.are_one(edge, seen[0]) if edge and seen[0] else edge == seen[0])
 
     def _look_through(self, path: TagPath, tagged: TaggedSet) -> TagPath:
         """Returns what goes through a barrier in the place of the barrier, if the operation is meant to read that."""
@@ -154,8 +185,11 @@ class Operands:
 
 
 def _is_argument(value: HloInstruction, module: HloModule) -> bool:
-    while value.opcode in _NAMES:
-        value = value.operands[0]
+    """Whether it is an argument of the program, or its parts on all devices."""
+    flow = Dataflow(module, _WHOLE)
+    value, _ = flow.find_definition(value)
+    while value.opcode in _GATHERS:
+        value, _ = flow.find_definition(value.operands[0])
     return value.opcode == "parameter" and module.homes[value.id] is module.entry
 
 
