@@ -18,12 +18,12 @@ Belief. A buffer assignment comes from a file; bytes that are missing could be t
   (6) positions that must share storage have one slice;
   (7) no value is read after others have overwritten its bytes. One walk over the schedule: a definition fills its slice and
       spoils all that overlap it, a read wants what it filled. A consumer may fill the bytes of the operand that it reads
-      last. Each branch of a conditional starts from the state before it.
+      last, and what a start begins the bytes of an operand. Each branch of a conditional starts from the state before it.
 What a kernel overwrites behind XLA's back is no fault of the buffer assignment.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
@@ -155,6 +155,7 @@ def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[
 _PASSES_ON = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"bitcast"}
 _PLACES_ONLY = having(Trait.LAUNCHES_NOTHING)
 """Opcodes that read and fill nothing when their turn comes."""
+_WAITS = having(Trait.DONE, Trait.UPDATE)
 _SPOILED = -1
 _MOST_STEPS = 20
 """Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its own."""
@@ -256,8 +257,9 @@ class _Check:
         for instruction in computation.sequence or computation.instructions:
             if instruction.opcode in _PLACES_ONLY:
                 continue
+            results = self._shared_positions.locate(instruction) if instruction.opcode in _WAITS else ()
             for operand in instruction.operands:
-                self._read(operand, f"`{instruction.name}`")
+                self._read(operand, f"`{instruction.name}`", results)
             callees = [self._module.computations[number] for number in instruction.called_computations]
             if instruction.opcode == "conditional":
                 self._run_branches(callees)
@@ -279,10 +281,13 @@ class _Check:
             for number, group in end.items()
         }
 
-    def _read(self, value: HloInstruction, reader: str) -> None:
+    def _read(self, value: HloInstruction, reader: str, results: Sequence[int | None] = ()) -> None:
+        """results: what the reader waits for, which may stand in the bytes of an operand that its start has read."""
         places = self._positions.locate(value)
         for number, group in zip(places, self._shared_positions.locate(value), strict=True):
-            if number is not None and group is not None and self._holds.get(number, group) != group:
+            if number is None or group is None:
+                continue
+            if (held := self._holds.get(number, group)) != group and held not in results:
                 raise _Fault(f"{reader} reads `{value.name}`, whose bytes are another value's by then")
 
     def _fill(self, instruction: HloInstruction) -> None:

@@ -68,6 +68,10 @@ class Trait(Flag):
     """A floating point result is rounded to its dtype: computed in another order, it differs by what that comes to."""
     COMMUTES = auto()
     """Two operands that may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
+    MULTIPLIES = auto()
+    """Operand 0 is a factor of the result: XLA moves other factors of it to where they cost less."""
+    ADDS = auto()
+    """The operands are terms of the result, which XLA adds in another order."""
     CHOOSES = auto()
     """Of two operands that are one value the result is that value."""
     STEPS = auto()
@@ -142,15 +146,17 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (_ARITHMETIC, "shift-left shift-right-arithmetic shift-right-logical"),
     (_ARITHMETIC | T.STEPS, "ceil compare floor is-finite round-nearest-afz round-nearest-even sign"),
     (_ARITHMETIC | T.BOUNDS, "clamp"),
-    (_ROUNDED, "acos acosh asin asinh atan2 atanh cbrt cosh cosine divide erf exponential exponential-minus-one log"),
+    (_ROUNDED, "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log"),
     (
         _ROUNDED,
         "log-plus-one logistic power reduce-precision remainder rsqrt sine sinh sqrt stochastic-convert tan tanh",
     ),
-    (_ROUNDED | T.RESULT_NOT_SAVED, "subtract"),
+    (_ROUNDED | T.MULTIPLIES, "divide"),
+    (_ROUNDED | T.ADDS | T.RESULT_NOT_SAVED, "subtract"),
     (_ARITHMETIC | T.RESULT_NOT_SAVED | T.OTHER_FORM, "negate"),
     (_ARITHMETIC | T.OTHER_FORM, "not"),
-    (_ROUNDED | T.COMMUTES | T.RESULT_NOT_SAVED, "add multiply"),
+    (_ROUNDED | T.ADDS | T.COMMUTES | T.RESULT_NOT_SAVED, "add"),
+    (_ROUNDED | T.MULTIPLIES | T.COMMUTES | T.RESULT_NOT_SAVED, "multiply"),
     (_ARITHMETIC | T.COMMUTES | T.CHOOSES, "and or"),
     (_ARITHMETIC | T.COMMUTES | T.CHOOSES | T.BOUNDS, "maximum minimum"),
     (_ARITHMETIC | T.COMMUTES, "xor"),
@@ -167,7 +173,7 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN, "dynamic-slice"),
     (T.ONE_ARRAY | T.IN_PLACE | T.RESULT_NOT_SAVED, "dynamic-update-slice"),
     (T.ONE_ARRAY | T.RESULT_NOT_SAVED, "concatenate gather pad"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.ROUNDS, "dot convolution"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.ROUNDS, "dot convolution"),
     (T.ONE_ARRAY | T.FROM_NOTHING | T.RESULT_NOT_SAVED, "iota"),
     (T.IN_PLACE | T.REDUCES | T.RESULT_NOT_SAVED | T.ROUNDS, "scatter"),
     (T.REDUCES | T.ROUNDS, "map reduce reduce-window select-and-scatter"),

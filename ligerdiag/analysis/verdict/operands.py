@@ -42,7 +42,7 @@ _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 type OperandEdge = tuple[TagPath, Labels]
 _UNTOUCHED: OperandEdge = (), 0
 """An operand that has to do with no kernel."""
-_FACTORS, _TERMS = frozenset({"multiply", "divide", "dot"}), frozenset({"add", "subtract"})
+_FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
 _NOTHING = frozenset[str]()
 UNSEEN: OperandEdge = (), -1
 """An operand that is not recognised, of which it is not known either what it depends on."""
