@@ -41,7 +41,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INCONCLUSIVE: (
         "inconclusive: under --strict any case, without it one that expects something while every output is unknown"
     ),
-    ExitCode.NOTHING_CHECKED: "nothing checked",
+    ExitCode.NOTHING_CHECKED: "nothing checked: no program calls a kernel",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is shown",
     ExitCode.TERMINATED: "ended by SIGTERM; what was known is shown",
 }
@@ -111,8 +111,8 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
         return ExitCode.FINDINGS
     if any(case.status is Status.INCONCLUSIVE and (strict or _is_undecided(case)) for case in cases):
         return ExitCode.INCONCLUSIVE
-    if all(case.status is Status.NOTHING for case in cases):
-        return ExitCode.NOTHING_CHECKED
+    if all(case.status is Status.NOTHING and not case.coverage.kernels for case in cases):
+        return ExitCode.NOTHING_CHECKED  # a kernel that declares what it writes has been checked
     return ExitCode.AS_EXPECTED
 
 

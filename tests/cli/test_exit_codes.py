@@ -5,7 +5,7 @@ import pytest
 from ligerdiag.cli.exit_codes import MEANINGS, ExitCode, FailOn, compute_exit_code, render_table
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import ReplayState, Severity, Verdict
-from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.report import CaseReport, Coverage, Status
 from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
 
 FRESH = {"a": Verdict.FRESH}
@@ -19,7 +19,8 @@ RUN_DIED = make_case("crashed", device=make_device(outputs={}, verdicts={}, erro
 NOT_RUN = make_case("needs 8", device=make_device(outputs={}, verdicts={}, error="needs 8 GPUs"))
 NOT_REPLAYED = make_case("large", replay=make_replay(state=ReplayState.TOO_LARGE, reason="estimated 100 s"))
 DISAGREEING = make_case("disagreeing", Status.DISAGREEMENT, expected="hazard")
-NOTHING = make_case("nothing", Status.NOTHING, expected=None, outputs=FRESH)
+NOTHING = make_case("nothing", Status.NOTHING, expected=None, outputs=FRESH, coverage=Coverage(instructions=10))
+CURED = make_case("cured", Status.NOTHING, expected=None, outputs=FRESH, coverage=Coverage(instructions=10, kernels=1))
 UNSEEN = make_case("unseen", Status.NOT_CHECKED, outputs={}, error="the run was ended")
 CLEAN = make_case("clean", Status.CLEAN, expected=None, outputs=FRESH)
 
@@ -50,6 +51,7 @@ def warned(severity: Severity) -> CaseReport:
         ((UNSURE,), 4),
         ((), 5),
         ((NOTHING, NOTHING), 5),
+        ((NOTHING, CURED), 0),  # its kernel declares what it writes: that has been checked
         ((RIGHT, WRONG, UNSURE), 1),
         ((WRONG, UNSURE, BROKEN), 3),
         ((WRONG, UNSURE, BROKEN, MISTAKEN), 2),

@@ -8,7 +8,7 @@ from junitparser import JUnitXml
 
 from ligerdiag.cli.report_output import SUMMARY, SUMMARY_BYTES, Format, Outputs, parse_outputs
 from ligerdiag.errors import InputError
-from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.model.report import CheckReport, Coverage, Status
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -20,7 +20,7 @@ REPORTS: dict[int, tuple[CheckReport, tuple[str, ...]]] = {
     2: (make_report(make_case(status=Status.ERROR, error="no such axis", error_exit_code=2)), ()),
     3: (make_report(make_case(status=Status.ERROR, error="aborted", error_exit_code=3)), ()),
     4: (make_report(make_case(status=Status.INCONCLUSIVE)), ("--strict",)),
-    5: (make_report(make_case(status=Status.NOTHING)), ()),
+    5: (make_report(make_case(status=Status.NOTHING, coverage=Coverage())), ()),
     130: (make_report(make_case(), interrupted=True), ()),
 }
 
