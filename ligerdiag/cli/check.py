@@ -54,6 +54,7 @@ What the words mean:
 \b
 What the replay says to that:
   agrees       the numbers are what the verdicts say
+  2 of 4       of as many of the outputs; the numbers of the others cannot tell
   lossy 0.25   as meant, but for the precision: the relative error
   DISAGREES    they cannot both be true: a bug in ligerdiag
   undecided    the numbers cannot tell
