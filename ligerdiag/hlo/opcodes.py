@@ -72,6 +72,8 @@ class Trait(Flag):
     """Operand 0 is a factor of the result: XLA moves other factors of it to where they cost less."""
     ADDS = auto()
     """The operands are terms of the result, which XLA adds in another order."""
+    EXCHANGED = auto()
+    """XLA may exchange its two operands, and transpose the result (DotOperandReorderer, AlgebraicSimplifier)."""
     CHOOSES = auto()
     """Of two operands that are one value the result is that value."""
     STEPS = auto()
@@ -173,7 +175,7 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN, "dynamic-slice"),
     (T.ONE_ARRAY | T.IN_PLACE | T.RESULT_NOT_SAVED, "dynamic-update-slice"),
     (T.ONE_ARRAY | T.RESULT_NOT_SAVED, "concatenate gather pad"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.ROUNDS, "dot convolution"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.EXCHANGED | T.ROUNDS, "dot convolution"),
     (T.ONE_ARRAY | T.FROM_NOTHING | T.RESULT_NOT_SAVED, "iota"),
     (T.IN_PLACE | T.REDUCES | T.RESULT_NOT_SAVED | T.ROUNDS, "scatter"),
     (T.REDUCES | T.ROUNDS, "map reduce reduce-window select-and-scatter"),

@@ -143,6 +143,23 @@ def merge_with_scaled(x: Any, y: Any) -> dict[str, Any]:
     return {"scaled": x * 6 + 1, "product": product + 1, "sums": sums}
 
 
+def exchange_factors(x: Any, y: Any) -> dict[str, Any]:
+    """XLA exchanges the operands of the product, and transposes it: the smaller one becomes the right one."""
+    sums = bend(x).sum()
+    return {"sums": sums, "product": x @ y * 0.125}
+
+
+def join_with_later(x: Any, y: Any) -> dict[str, Any]:
+    """XLA computes both products with x in one, behind the kernel, where both are meant to be; the second has to do with
+    another kernel, too."""
+    sums = bend(x).sum()
+    first = y.T @ x * 0.25
+    scaled = jnp.sin(x).T @ y * 0.25
+    more = bend(scaled).sum()
+    later = jnp.cos(scaled) @ x.T @ x * 0.25
+    return {"sums": sums, "more": more, "first": first, "later": later}
+
+
 _WIDE, _NARROW = (Arg(shape=(SIZE, SIZE), dtype=dtype, draw=Draw(seed=1)) for dtype in ("float32", "bfloat16"))
 CASES = (
     Case(
@@ -188,4 +205,16 @@ CASES = (
         )
         for function in (skip_step, clip_step, scale_step, count_steps)
     ],
+    Case(
+        name="exchange_factors",
+        function=exchange_factors,
+        args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE, SIZE), draw=Draw(seed=1))),
+        expected={"sums": "fresh", "product": "fresh|latent"},
+    ),
+    Case(
+        name="join_with_later",
+        function=join_with_later,
+        args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=1))),
+        expected={"sums": "fresh", "*": "fresh|latent"},
+    ),
 )

@@ -9,7 +9,7 @@ and the original of `b`, and `a` depends on the original, too. Where it reads th
 dependence set that it should have. So the operands of an operation that is surely the author's own are held against what
 each of them is meant to depend on (`operands` recognises them):
 
-  (1) The operands of a commutative operation may be exchanged; it is wrong only if it is so either way.
+  (1) The operands of a commutative operation or a product may be exchanged; it is wrong only if it is so either way.
   (2) Operands that are one value in the schedule need no tag: what stands there is held against what each is meant to be.
 Other operands that are not recognised are skipped; so is an operation with an operand of another operation.
 """
@@ -26,10 +26,9 @@ from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, Tagge
 from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
-from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes
+from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes, list_orders
 from ligerdiag.hlo.dataflow import Position
 from ligerdiag.hlo.module import TagPath
-from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
 
@@ -200,9 +199,6 @@ def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSp
     return None, Place.COMPUTED_ANEW
 
 
-_COMMUTATIVE = having(Trait.COMMUTES)
-
-
 def find_wrong_edges(
     intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
 ) -> Iterator[Differing]:
@@ -257,11 +253,8 @@ def _judge(
     tagged: TaggedSet, operands: list[OperandEdge], known: Operands, comparison: Comparison
 ) -> tuple[Labels, Labels]:
     """Returns the writes, a bit each, about which some operand is stale, and clobbered."""
-    orders = [tagged.edges]
-    if tagged.opcode in _COMMUTATIVE:
-        orders.append(tagged.edges[::-1])
     stale = clobbered = -1
-    for edges in orders:
+    for edges in list_orders(tagged):
         every = list(zip(edges, operands, strict=True))
         if any(not edge and seen and known.is_operand(seen, tagged) for (edge, _), (seen, _) in every):
             continue

@@ -64,11 +64,11 @@ def find_joined(intended: Intended, actual: Actual, comparison: Comparison, run:
     for path in gone:
         tagged, found = intended.tagged[path], list[Differing]()
         for other, sighting, number in joined:
-            if twins.products[other][number] != twins.products[path][number]:
-                continue
+            pairs = enumerate(zip(twins.products[other], twins.products[path], strict=True))
+            same = [place for place, (one, another) in pairs if one == another]
             _, labels = known.recognise(other, sighting)[number]
-            meant = tagged.edges[number][1]
-            if labels != UNSEEN[1]:
+            if len(same) == 1 and labels != UNSEEN[1]:  # XLA may have exchanged the operands
+                meant = tagged.edges[same[0]][1]
                 wrong = comparison.find_stale(meant, labels), comparison.find_clobbered(meant, labels)
                 found.append(Differing(path, tagged, sighting, *wrong, twin=other, is_joined=True))
         if found and all(one.stale | one.clobbered for one in found):

@@ -42,6 +42,7 @@ _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 type OperandEdge = tuple[TagPath, Labels]
 _UNTOUCHED: OperandEdge = (), 0
 """An operand that has to do with no kernel."""
+_ANY_ORDER = having(Trait.COMMUTES, Trait.EXCHANGED)
 _FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
 _NOTHING = frozenset[str]()
 UNSEEN: OperandEdge = (), -1
@@ -72,7 +73,11 @@ class Operands:
         tagged = self.intended.tagged[path]
         if len(tagged.edges) != len(sighting.instruction.operands):
             return False
-        return self._fits(tagged, self.recognise(path, sighting))
+        operands = self.recognise(path, sighting)
+        known = unite(labels for _, labels in operands if labels != UNSEEN[1])
+        if sighting.labels & ~known & ~self.run.carried.get(sighting.instruction.id, 0):
+            return False  # as of two products that are joined
+        return self._fits(tagged, operands)
 
     def is_own(self, path: TagPath, sighting: Sighting) -> bool:
         """Whether what was seen surely is the author's operation."""
@@ -114,7 +119,7 @@ class Operands:
         return found
 
     def _fits(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> bool:
-        for edges in (tagged.edges, tagged.edges[::-1]) if tagged.opcode in _COMMUTATIVE else (tagged.edges,):
+        for edges in list_orders(tagged):
             pairs = list(zip(edges, operands, strict=True))
             is_like = [self._is_like(edge, seen) for (edge, labels), seen in pairs if labels]
             is_unlike = any(edge and seen and not self._twins.are_one(edge, seen) for (edge, _), (seen, _) in pairs)
@@ -182,6 +187,11 @@ class Operands:
         if value.opcode == "parameter" and _is_state(value, module):
             return CARRIED
         return module.tags.get(value.id, ())
+
+
+def list_orders(tagged: TaggedSet) -> list[tuple[OperandEdge, ...]]:
+    """Returns what the operation is meant to have as operands, in each order that XLA may have put them in."""
+    return [tagged.edges, tagged.edges[::-1]] if tagged.opcode in _ANY_ORDER else [tagged.edges]
 
 
 def _is_argument(value: HloInstruction, module: HloModule) -> bool:
