@@ -149,6 +149,13 @@ def exchange_factors(x: Any, y: Any) -> dict[str, Any]:
     return {"sums": sums, "product": x @ y * 0.125}
 
 
+def transpose_for_product(x: Any, y: Any) -> dict[str, Any]:
+    """XLA takes the value in the place of its transposition."""
+    value = x @ y * 0.25
+    sums = bend(value).sum()
+    return {"sums": sums, "product": value.T @ x * 0.25}
+
+
 def join_with_later(x: Any, y: Any) -> dict[str, Any]:
     """XLA computes both products with x in one, behind the kernel, where both are meant to be; the second has to do with
     another kernel, too."""
@@ -216,5 +223,11 @@ CASES = (
         function=join_with_later,
         args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=1))),
         expected={"sums": "fresh", "*": "fresh|latent"},
+    ),
+    Case(
+        name="transpose_for_product",
+        function=transpose_for_product,
+        args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE, SIZE), draw=Draw(seed=1))),
+        expected={"sums": "fresh", "product": "fresh|latent"},
     ),
 )

@@ -29,6 +29,7 @@ from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes, list_orders
 from ligerdiag.hlo.dataflow import Position
 from ligerdiag.hlo.module import TagPath
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
 
@@ -199,6 +200,9 @@ def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSp
     return None, Place.COMPUTED_ANEW
 
 
+_EXCHANGED = having(Trait.EXCHANGED)
+
+
 def find_wrong_edges(
     intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
 ) -> Iterator[Differing]:
@@ -256,7 +260,10 @@ def _judge(
     stale = clobbered = -1
     for edges in list_orders(tagged):
         every = list(zip(edges, operands, strict=True))
-        if any(not edge and seen and known.is_operand(seen, tagged) for (edge, _), (seen, _) in every):
+        elsewhere = [seen for (edge, _), (seen, _) in every if seen and not edge]
+        if any(known.is_operand(seen, tagged) for seen in elsewhere):
+            continue
+        if elsewhere and edges is not tagged.edges and tagged.opcode in _EXCHANGED:
             continue
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
         unlike = [pair for pair in pairs if pair[1][0] and not known.stands_for(pair[1][0], pair[0][0], tagged)]

@@ -42,7 +42,8 @@ _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 type OperandEdge = tuple[TagPath, Labels]
 _UNTOUCHED: OperandEdge = (), 0
 """An operand that has to do with no kernel."""
-_ANY_ORDER = having(Trait.COMMUTES, Trait.EXCHANGED)
+_EXCHANGED, _FOLDED = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
+_ANY_ORDER = having(Trait.COMMUTES) | _EXCHANGED
 _FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
 _NOTHING = frozenset[str]()
 UNSEEN: OperandEdge = (), -1
@@ -92,6 +93,8 @@ class Operands:
         if self._twins.are_one(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
+        if tagged.opcode in _EXCHANGED:
+            chain |= _FOLDED
         pending, known = [edge], {edge}
         while pending:
             found = self.intended.tagged.get(pending.pop())
