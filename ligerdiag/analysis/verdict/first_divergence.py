@@ -264,7 +264,10 @@ def _judge(
         if any(known.is_operand(seen, tagged) for seen in elsewhere):
             continue
         if elsewhere and edges is not tagged.edges and tagged.opcode in _EXCHANGED:
-            continue
+            as_written = zip(tagged.edges, operands, strict=True)
+            if any(edge and seen and known.stands_for(seen, edge, tagged) for (edge, _), (seen, _) in as_written):
+                continue
+            return 0, 0  # nothing says which operand is which
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
         unlike = [pair for pair in pairs if pair[1][0] and not known.stands_for(pair[1][0], pair[0][0], tagged)]
         if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
