@@ -46,8 +46,8 @@ _OF_WHOLE = {"slice": 0, "dynamic-slice": 0, "broadcast": 0, "concatenate": 0, "
 """Opcode to the number of the operand whose elements the result holds."""
 _ONE_SIDED = frozenset({"divide", "subtract"})
 _PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
-_PRODUCTS = having(Trait.LIBRARY_CALL)
 """A bitcast may read the bits of one as those of another element type."""
+_PRODUCTS = having(Trait.LIBRARY_CALL)
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
 _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
 """Field of a literal to the bytes of one and zero."""

@@ -41,7 +41,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INCONCLUSIVE: (
         "inconclusive: under --strict any case, without it one that expects something while every output is unknown"
     ),
-    ExitCode.NOTHING_CHECKED: "nothing checked: no program calls a kernel",
+    ExitCode.NOTHING_CHECKED: "nothing checked: no program has a custom call",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is shown",
     ExitCode.TERMINATED: "ended by SIGTERM; what was known is shown",
 }

@@ -73,7 +73,8 @@ class Trait(Flag):
     ADDS = auto()
     """The operands are terms of the result, which XLA adds in another order."""
     EXCHANGED = auto()
-    """XLA may exchange its two operands, and transpose the result (DotOperandReorderer, AlgebraicSimplifier)."""
+    """XLA may exchange its two operands, and transpose the result (GemmFusionSwapOperands,
+    xla/backends/gpu/transforms/gemm_fusion_swap_operands.cc)."""
     CHOOSES = auto()
     """Of two operands that are one value the result is that value."""
     STEPS = auto()
@@ -175,7 +176,8 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN, "dynamic-slice"),
     (T.ONE_ARRAY | T.IN_PLACE | T.RESULT_NOT_SAVED, "dynamic-update-slice"),
     (T.ONE_ARRAY | T.RESULT_NOT_SAVED, "concatenate gather pad"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.EXCHANGED | T.ROUNDS, "dot convolution"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.EXCHANGED | T.ROUNDS, "dot"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.ROUNDS, "convolution"),
     (T.ONE_ARRAY | T.FROM_NOTHING | T.RESULT_NOT_SAVED, "iota"),
     (T.IN_PLACE | T.REDUCES | T.RESULT_NOT_SAVED | T.ROUNDS, "scatter"),
     (T.REDUCES | T.ROUNDS, "map reduce reduce-window select-and-scatter"),

@@ -29,7 +29,8 @@ def write(row: JudgedProgram) -> str:
 
 
 def test_what_was_once_wrong_is_right(shared_cache: Path) -> None:
-    files = [str(Path(__file__).with_name(name)) for name in ("once_wrong.py", "once_missed.py")]
+    names = ("once_wrong.py", "once_missed.py", "once_taken_for_another.py")
+    files = [str(Path(__file__).with_name(name)) for name in names]
     report = api.check(api.CheckOptions(selectors=tuple(files), cache_directory=shared_cache))
     assert [(case.id, case.mismatch) for case in report.cases if case.mismatch or case.error] == []
     assert [case.id for case in report.cases if case.disagreements or case.replay is None] == []

@@ -77,13 +77,14 @@ class Blame:
     differing: tuple[Differing, ...]
     comparison: Comparison
     run: Evaluations
+    known: Operands
     instructions: Mapping[int, HloInstruction]
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
         """Makes outputs worse by (1) to (4), and finds the readers behind them."""
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
         outputs = self._blame_folded(self._blame_merged(outputs), mixed)
-        own = find_own_sightings(self.differing, Operands(self.pair.intended, self.pair.actual, self.run).is_own)
+        own = find_own_sightings(self.differing, self.known.is_own)
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
         spare: _Reads = []

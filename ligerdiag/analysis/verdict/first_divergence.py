@@ -26,10 +26,9 @@ from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, Tagge
 from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
-from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes, list_orders
+from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes
 from ligerdiag.hlo.dataflow import Position
 from ligerdiag.hlo.module import TagPath
-from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
 
@@ -200,21 +199,16 @@ def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSp
     return None, Place.COMPUTED_ANEW
 
 
-_EXCHANGED = having(Trait.EXCHANGED)
-
-
-def find_wrong_edges(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
-) -> Iterator[Differing]:
+def find_wrong_edges(known: Operands, comparison: Comparison) -> Iterator[Differing]:
     """Finds operations with a wrong operand, about writes that the operation as a whole is not wrong about.
 
     What is wrong as the operation that it is named after may stand for a twin, and is held against that, too.
     """
-    twins, known = find_twins(run.program), Operands(intended, actual, run)
+    intended, twins = known.intended, find_twins(known.run.program)
     for path, tagged in intended.tagged.items():
         if not any(one for one, _ in tagged.edges) and len({labels for _, labels in tagged.edges}) < 2:
             continue
-        for sighting in actual.sightings.get(path, ()):
+        for sighting in known.actual.sightings.get(path, ()):
             instruction = sighting.instruction
             if instruction.opcode != tagged.opcode or len(instruction.operands) != len(tagged.edges):
                 continue
@@ -258,16 +252,8 @@ def _judge(
 ) -> tuple[Labels, Labels]:
     """Returns the writes, a bit each, about which some operand is stale, and clobbered."""
     stale = clobbered = -1
-    for edges in list_orders(tagged):
-        every = list(zip(edges, operands, strict=True))
-        elsewhere = [seen for (edge, _), (seen, _) in every if seen and not edge]
-        if any(known.is_operand(seen, tagged) for seen in elsewhere):
-            continue
-        if elsewhere and edges is not tagged.edges and tagged.opcode in _EXCHANGED:
-            as_written = zip(tagged.edges, operands, strict=True)
-            if any(edge and seen and known.stands_for(seen, edge, tagged) for (edge, _), (seen, _) in as_written):
-                continue
-            return 0, 0  # nothing says which operand is which
+    for edges in known.list_orders(tagged, operands):
+        every = zip(edges, operands, strict=True)
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
         unlike = [pair for pair in pairs if pair[1][0] and not known.stands_for(pair[1][0], pair[0][0], tagged)]
         if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in

@@ -2,7 +2,8 @@
 
 (1) An operation that chooses between two such values is gone: XLA has put the one value in its place.
 (2) Two products of one value are computed as one: XLA concatenates their other operands, reads the value once, and slices
-    the result apart (DotMerger, xla/service/dot_merger.cc). One of the two is gone.
+    the result apart (DotMerger,
+      xla/hlo/transforms/simplifiers/dot_merger.cc). One of the two is gone.
 (3) Such values meet in a loop or a conditional, which may mix them up.
 (4) A loop starts from one value for several elements of its state, and has one place for them.
 """
@@ -48,18 +49,22 @@ def find_folded(
             yield path, found
 
 
-def find_joined(intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations) -> Iterator[Differing]:
+def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
     """Finds the products that are gone by (2), and were meant to read the value before or behind a write, and the product
     that is left reads it on the other side."""
-    twins, known = find_twins(run.program), Operands(intended, actual, run)
+    intended, twins = known.intended, find_twins(known.run.program)
     left: dict[TagPath, list[Sighting]] = {}
     for path in twins.products:
         if path in intended.tagged:
-            seen = actual.sightings.get(path, ())
+            seen = known.actual.sightings.get(path, ())
             left[path] = [one for one in seen if is_same_operation(intended.tagged[path].opcode, one.instruction)]
     gone = [path for path, sightings in left.items() if not sightings and intended.tagged[path].edges]
     joined = [
-        (path, one, number) for path, some in left.items() if gone for one in some for number in _list_shared(one, run)
+        (path, one, number)
+        for path, some in left.items()
+        if gone
+        for one in some
+        for number in _list_shared(one, known.run)
     ]
     for path in gone:
         tagged, found = intended.tagged[path], list[Differing]()

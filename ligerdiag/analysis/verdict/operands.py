@@ -65,9 +65,8 @@ class Operands:
             _UNTOUCHED if self._is_untouched(operand, tagged) else self._recognise(operand, sighting)
             for operand in sighting.instruction.operands
         ]
-        return [
-            UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known
-        ]  # XLA's own, on the way
+        # what has the operation's own tag XLA has made on the way to it
+        return [UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known]
 
     def are_own(self, path: TagPath, sighting: Sighting) -> bool:
         """Whether each operand that has to do with a kernel is the operation's own, and there is one."""
@@ -84,9 +83,21 @@ class Operands:
         """Whether what was seen surely is the author's operation."""
         return self.run.is_own(path, sighting.instruction) or self.are_own(path, sighting)
 
-    def is_operand(self, seen: TagPath, tagged: TaggedSet) -> bool:
-        """Whether the operation is meant to have that operand."""
-        return any(edge and self._twins.are_one(edge, seen) for edge, _ in tagged.edges)
+    def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
+        """Returns what the operation is meant to have as operands, in each order in which these may be they; none where
+        nothing says which is which."""
+        found: list[tuple[OperandEdge, ...]] = []
+        for edges in _list_orders(tagged):
+            elsewhere = [seen for (edge, _), (seen, _) in zip(edges, operands, strict=True) if seen and not edge]
+            if any(edge and self._twins.are_one(edge, seen) for seen in elsewhere for edge, _ in edges):
+                continue
+            if elsewhere and edges is not tagged.edges and tagged.opcode in _EXCHANGED:
+                as_written = zip(tagged.edges, operands, strict=True)
+                if any(edge and seen and self.stands_for(seen, edge, tagged) for (edge, _), (seen, _) in as_written):
+                    continue
+                return []
+            found.append(edges)
+        return found
 
     def stands_for(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
         """Whether what was seen is in the place of the operand, (2) and (6)."""
@@ -122,7 +133,7 @@ class Operands:
         return found
 
     def _fits(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> bool:
-        for edges in list_orders(tagged):
+        for edges in _list_orders(tagged):
             pairs = list(zip(edges, operands, strict=True))
             is_like = [self._is_like(edge, seen) for (edge, labels), seen in pairs if labels]
             is_unlike = any(edge and seen and not self._twins.are_one(edge, seen) for (edge, _), (seen, _) in pairs)
@@ -192,8 +203,8 @@ class Operands:
         return module.tags.get(value.id, ())
 
 
-def list_orders(tagged: TaggedSet) -> list[tuple[OperandEdge, ...]]:
-    """Returns what the operation is meant to have as operands, in each order that XLA may have put them in."""
+def _list_orders(tagged: TaggedSet) -> list[tuple[OperandEdge, ...]]:
+    """Returns what the operation is meant to have as operands, in each order that XLA may put them in."""
     return [tagged.edges, tagged.edges[::-1]] if tagged.opcode in _ANY_ORDER else [tagged.edges]
 
 

@@ -30,6 +30,7 @@ from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding, find_la
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.one_value import find_joined
+from ligerdiag.analysis.verdict.operands import Operands
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.schedule_view import Place, ReadKind
@@ -267,13 +268,14 @@ def judge(
         name: comparison.compare(intended[n] if n < len(intended) else 0, actual[n] if n < len(actual) else 0)
         for n, name in enumerate(output_names)
     }
+    known = Operands(pair.intended, pair.actual, evaluations)
     differing = find_differing(pair.intended, pair.actual, comparison)
     if evaluations.retagged is None and not evaluations.folded:
-        differing += tuple(find_wrong_edges(pair.intended, pair.actual, comparison, evaluations))
-        differing += tuple(find_joined(pair.intended, pair.actual, comparison, evaluations))
+        differing += tuple(find_wrong_edges(known, comparison))
+        differing += tuple(find_joined(known, comparison))
     instructions = {one.id: one for one in pair.optimized.instructions}
     blamed = Blame(
-        pair=pair, differing=differing, comparison=comparison, run=evaluations, instructions=instructions
+        pair=pair, differing=differing, comparison=comparison, run=evaluations, known=known, instructions=instructions
     ).find(outputs)
     ambiguities: Ambiguities = {}
     if pair.writes:
