@@ -60,3 +60,27 @@ def test_terms_are_moved_as_well() -> None:
 def test_the_scaled_value_is_right_with_another_factor_than_it_was_meant_to_have() -> None:
     assert find(build(moved=True, reads="scaled"))[2] == "latent"
     assert find(build())[2] == "latent"
+
+
+def build_exchanged(*, is_exchanged: bool = False) -> Program:
+    """A product with what a kernel has overwritten, which is made of two operations and has no tag of its own.
+
+    is_exchanged: as XLA computes it, its operands exchanged, and what the kernel overwrites named after one of the two.
+    """
+    program = Program()
+    entry = program.computation("entry")
+    x, y = program.op(entry, "parameter"), program.op(entry, "parameter", parameter_number=1)
+    first, second = program.op(entry, "negate", x, tag=1), program.op(entry, "abs", x, tag=2)
+    both = program.op(entry, "maximum", first, second, tag=2 if is_exchanged else "")
+    sums = program.kernel(entry, both, tag=3)
+    result = program.op(entry, "dot", *((y, both) if is_exchanged else (both, y)), tag=4)
+    program.op(entry, "tuple", sums, result, shape=tuple_of(array(4), array(4)))
+    program.place(x, y, first, second, both, sums, result)
+    for allocation in program.proto.buffer_assignment.buffer_allocations[:2]:
+        allocation.is_entry_computation_parameter = True
+    return program
+
+
+def test_where_nothing_says_which_operand_is_which_none_is_wrong() -> None:
+    context = judge(build_exchanged(), build_exchanged(is_exchanged=True), "sums", "result")
+    assert verdicts(context) == ["fresh", "latent"]
