@@ -167,6 +167,14 @@ def join_with_later(x: Any, y: Any) -> dict[str, Any]:
     return {"sums": sums, "more": more, "first": first, "later": later}
 
 
+def join_with_outer(x: Any, y: Any) -> dict[str, Any]:
+    """XLA computes both products with x in one. Their other operands, of which one is x itself, it joins under x's name."""
+    sums = turn(x, y)
+    more, wide = bend(x), x.astype(jnp.float32)
+    outer = jnp.outer(sums / 16, jnp.cos(more / 16))
+    return {"first": sums, "more": more, "own": wide @ wide * 0.25, "product": wide @ outer * 0.25}
+
+
 _WIDE, _NARROW = (Arg(shape=(SIZE, SIZE), dtype=dtype, draw=Draw(seed=1)) for dtype in ("float32", "bfloat16"))
 CASES = (
     Case(
@@ -229,5 +237,11 @@ CASES = (
         function=transpose_for_product,
         args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE, SIZE), draw=Draw(seed=1))),
         expected={"sums": "fresh", "product": "fresh|latent"},
+    ),
+    Case(
+        name="join_with_outer",
+        function=join_with_outer,
+        args=tuple(Arg(shape=(16, 16), dtype="float16", draw=Draw(seed=seed)) for seed in range(2)),
+        expected={"*": "fresh|latent"},
     ),
 )

@@ -166,7 +166,7 @@ class Operands:
         is not read from memory either, (4)."""
         scheduled, one = sighting.scheduled, operand
         while True:
-            path = self.run.optimized.tags.get(one.id, ())
+            path = self._get_tag(one)
             if path:
                 seen = next((s for s in self.actual.sightings.get(path, ()) if s.instruction is one), None)
                 if seen is not None and seen.scheduled is scheduled:
@@ -200,7 +200,14 @@ class Operands:
             position = None if is_tagged else next(flow.list_sources(*position), None)
         if value.opcode == "parameter" and _is_state(value, module):
             return CARRIED
-        return module.tags.get(value.id, ())
+        return self._get_tag(value)
+
+    def _get_tag(self, value: HloInstruction) -> TagPath:
+        """Returns the path of the operation that the instruction is named after; () of a concatenation that XLA has made."""
+        path = self.run.optimized.tags.get(value.id, ())
+        meant = self.intended.tagged.get(path)
+        is_made = value.opcode == "concatenate" and meant is not None and meant.opcode != value.opcode
+        return () if is_made else path
 
 
 def _list_orders(tagged: TaggedSet) -> list[tuple[OperandEdge, ...]]:
