@@ -1,0 +1,193 @@
+"""Random programs whose words are known, judged once more by their schedules alone: `python -m tools.corpus --help`.
+
+A mend of the verdict may break others. The words of a campaign's programs, which their numbers gave, hold for every later
+state of the code; a program costs some 0.6 processor seconds where nothing is replayed. The file has a line a program: its
+seed, and a letter for each output, by name in order:
+
+    r   right
+    x   right, and called wrong when it was added
+    w   wrong
+    -   nobody knows
+
+It says which programs the generator drew: where it draws others now, the words are none of theirs.
+"""
+
+import hashlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ligerdiag.api.checking import check
+from ligerdiag.api.judging import CheckOptions
+from ligerdiag.fuzz.drawing import draw_program
+from ligerdiag.fuzz.rows import CALLED_RIGHT, CALLED_WRONG, JudgedProgram, find_words, load_known
+from ligerdiag.fuzz.source import render_case_file
+from ligerdiag.model.findings import Verdict
+from ligerdiag.replay.service.more_draws import Word
+
+CORPUS = Path(__file__).parents[1] / "tests" / "fuzz" / "corpus.txt"
+_BATCH, _DRAWN = 48, 20
+_LETTERS: Mapping[str, str] = {Word.RIGHT.value: "r", Word.WRONG.value: "w"}
+
+
+class CorpusError(Exception):
+    """The file's words are of other programs, or a program was not judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What the schedules of some programs say against their words."""
+
+    programs: int = 0
+    wrong: int = 0
+    """Outputs."""
+    right: int = 0
+    """Outputs."""
+    missed: tuple[str, ...] = ()
+    """Wrong outputs that are called right: seed and name."""
+    alarms: tuple[str, ...] = ()
+    """Right outputs that are called wrong and were not when they were added: seed, name and verdict."""
+    known_alarms: int = 0
+    """Right outputs that are called wrong as ever."""
+
+
+def read_corpus(path: Path) -> dict[int, str]:
+    """Returns seeds to letters. Raises CorpusError where the generator draws other programs than these."""
+    first, *lines = path.read_text(encoding="utf-8").splitlines()
+    words = {int(seed): letters for seed, letters in (line.split() for line in lines)}
+    if first != f"# {_fingerprint(words)}":
+        raise CorpusError(
+            f"`ligerdiag fuzz` draws other programs now than those of `{path}`: judge new ones and add them"
+        )
+    return words
+
+
+def write_corpus(path: Path, words: Mapping[int, str]) -> None:
+    """Writes seeds and letters."""
+    lines = [f"{seed} {letters}" for seed, letters in sorted(words.items())]
+    path.write_text("\n".join([f"# {_fingerprint(words)}", *lines, ""]), encoding="utf-8")
+
+
+def spell(row: JudgedProgram) -> str:
+    """Returns the letters of a program."""
+    words = find_words(row)
+    called_wrong = {name for name, (verdict, _) in row.outputs.items() if verdict in CALLED_WRONG}
+    return "".join(
+        "x" if words[name] == Word.RIGHT.value and name in called_wrong else _LETTERS.get(words[name], "-")
+        for name in sorted(words)
+    )
+
+
+def judge(words: Mapping[int, str], *, target: str = "h100", jobs: int | None = None) -> Iterator[Judged]:
+    """Yields batch after batch. Raises CorpusError."""
+    seeds = sorted(words)
+    with tempfile.TemporaryDirectory() as folder:
+        for start in range(0, len(seeds), _BATCH):
+            verdicts = _find_verdicts(seeds[start : start + _BATCH], Path(folder), target, jobs)
+            yield compare(verdicts, words)
+
+
+def compare(verdicts: Mapping[int, Mapping[str, Verdict]], words: Mapping[int, str]) -> Judged:
+    """Holds verdicts of programs against their letters. Raises CorpusError where these are of other outputs."""
+    pairs: list[tuple[str, str, Verdict]] = []
+    for seed, outputs in verdicts.items():
+        if len(outputs) != len(words[seed]):
+            raise CorpusError(f"program {seed} has {len(outputs)} outputs, and {len(words[seed])} letters")
+        named = sorted(outputs.items())
+        pairs += [(letter, f"{seed} {name}", one) for letter, (name, one) in zip(words[seed], named, strict=True)]
+    return Judged(
+        programs=len(verdicts),
+        wrong=sum(letter == "w" for letter, *_ in pairs),
+        right=sum(letter in "rx" for letter, *_ in pairs),
+        missed=tuple(f"{place} is {one}" for letter, place, one in pairs if letter == "w" and one in CALLED_RIGHT),
+        alarms=tuple(f"{place} is {one}" for letter, place, one in pairs if letter == "r" and one in CALLED_WRONG),
+        known_alarms=sum(letter == "x" and one in CALLED_WRONG for letter, _, one in pairs),
+    )
+
+
+def sum_up(parts: Iterable[Judged]) -> Judged:
+    """Returns all batches as one."""
+    every = list(parts)
+    return Judged(
+        programs=sum(one.programs for one in every),
+        wrong=sum(one.wrong for one in every),
+        right=sum(one.right for one in every),
+        missed=tuple(place for one in every for place in one.missed),
+        alarms=tuple(place for one in every for place in one.alarms),
+        known_alarms=sum(one.known_alarms for one in every),
+    )
+
+
+def _find_verdicts(
+    seeds: Sequence[int], folder: Path, target: str, jobs: int | None
+) -> dict[int, Mapping[str, Verdict]]:
+    path = folder / f"programs_{seeds[0]}.py"
+    path.write_text(render_case_file(list(map(draw_program, seeds)), "Programs.", reference=False), encoding="utf-8")
+    options = CheckOptions(
+        selectors=(str(path),),
+        targets=(target,),
+        usual_targets=(target,),
+        jobs=jobs,
+        cache_directory=folder / "cache",
+        replay=False,
+    )
+    cases = check(options).cases
+    shutil.rmtree(folder / "cache" / "artifacts", ignore_errors=True)
+    failed = [f"{case.id}: {case.error}" for case in cases if not case.outputs]
+    if failed or len(cases) != len(seeds):
+        raise CorpusError("; ".join(failed) or f"{len(cases)} of {len(seeds)} programs were judged")
+    numbers = [int(case.id.partition("[")[2].rstrip("]")) for case in cases] if len(seeds) > 1 else seeds
+    return {number: case.outputs for number, case in zip(numbers, cases, strict=True)}
+
+
+def _fingerprint(seeds: Iterable[int]) -> str:
+    """Of the first programs."""
+    programs = list(map(draw_program, sorted(seeds)[:_DRAWN]))
+    return hashlib.sha256(render_case_file(programs, "", reference=False).encode()).hexdigest()
+
+
+app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)
+
+
+@app.command("judge")
+def judge_corpus(
+    every: Annotated[int, typer.Option(min=1, help="Only one program in so many.")] = 1,
+    skip: Annotated[int, typer.Option(min=0, help="Leave out so many first, as an ended run may have judged.")] = 0,
+) -> None:
+    """Judge the programs; exit code 1 where a verdict is new and wrong."""
+    known = read_corpus(CORPUS)
+    words = dict(sorted(known.items())[skip::every])
+    parts: list[Judged] = []
+    for part in judge(words):
+        parts.append(part)
+        for line in (*part.missed, *part.alarms):
+            typer.echo(line)
+        typer.echo(f"{sum(one.programs for one in parts)}/{len(words)}", err=True)
+    found = sum_up(parts)
+    typer.echo(f"{found.programs} programs: {len(found.missed)} of {found.wrong} wrong outputs are called right")
+    typer.echo(
+        f"{found.known_alarms} of {found.right} right ones are called wrong as ever, {len(found.alarms)} are new"
+    )
+    raise typer.Exit(bool(found.missed or found.alarms))
+
+
+@app.command("add")
+def add_programs(
+    files: Annotated[list[Path], typer.Argument(help="`programs.jsonl` of campaigns without a GPU.")],
+) -> None:
+    """Add the programs of campaigns to the file."""
+    words = read_corpus(CORPUS) if CORPUS.exists() else {}
+    for path in files:
+        words |= {row.seed: spell(row) for row in load_known(JudgedProgram, path) if row.outputs and row.looks}
+    write_corpus(CORPUS, words)
+    typer.echo(f"{len(words)} programs in {CORPUS.name}")
+
+
+if __name__ == "__main__":
+    sys.exit(app())
