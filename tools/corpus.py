@@ -159,12 +159,14 @@ app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)
 def judge_corpus(
     every: Annotated[int, typer.Option(min=1, help="Only one program in so many.")] = 1,
     skip: Annotated[int, typer.Option(min=0, help="Leave out so many first, as an ended run may have judged.")] = 0,
+    first: Annotated[int, typer.Option(min=0, help="The least seed.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores by default.")] = None,
 ) -> None:
     """Judge the programs; exit code 1 where a verdict is new and wrong."""
-    known = read_corpus(CORPUS)
-    words = dict(sorted(known.items())[skip::every])
+    known = sorted(pair for pair in read_corpus(CORPUS).items() if pair[0] >= first)
+    words = dict(known[skip::every])
     parts: list[Judged] = []
-    for part in judge(words):
+    for part in judge(words, jobs=jobs):
         parts.append(part)
         for line in (*part.missed, *part.alarms):
             typer.echo(line)

@@ -52,6 +52,13 @@ def gather_before_add_behind(x: Any, y: Any) -> dict[str, Any]:
     return {"total": bend(x).sum(), "both": (before + x) * 1.3, "beside": y * 2}
 
 
+def reverse_beside_loop_of_one_step(x: Any, y: Any) -> dict[str, Any]:
+    """The loop is gone, and what comes out of it is the product, which the kernel overwrites: XLA computes it again, turned
+    round, from x."""
+    value, _ = jax.lax.scan(lambda before, step: (step, before[:1]), y * 0.64, (x * 0.64)[None])
+    return {"total": damp(value, x).sum(), "both": jnp.concatenate([value[::-1], value])}
+
+
 CASES = (
     Case(
         name=gather_what_goes_through_barrier.__name__,
@@ -76,6 +83,7 @@ CASES = (
             read_before_and_behind_in_one_product,
             read_three_times_in_one_product,
             read_behind_another_kernel_in_one_product,
+            reverse_beside_loop_of_one_step,
         )
     ],
 )

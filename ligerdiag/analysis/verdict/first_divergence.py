@@ -29,8 +29,12 @@ from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes
 from ligerdiag.hlo.dataflow import Position
 from ligerdiag.hlo.module import TagPath
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
+
+_REARRANGED = having(Trait.COMMUTES, Trait.EXCHANGED, Trait.MULTIPLIES, Trait.ADDS)
+"""XLA makes other operands of theirs. Of all others each operand stays in its place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,7 +262,9 @@ def _judge(
         unlike = [pair for pair in pairs if pair[1][0] and not known.stands_for(pair[1][0], pair[0][0], tagged)]
         if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
             pairs = [pair for pair in pairs if pair not in unlike]
-            unlike = [pair for pair in unlike if CARRIED not in {pair[0][0], pair[1][0]}]
+            unlike = [
+                pair for pair in unlike if tagged.opcode in _REARRANGED and CARRIED not in {pair[0][0], pair[1][0]}
+            ]
         if unlike:
             continue
         missing = seen = 0
