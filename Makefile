@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels llama-grid versions fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels llama-grid versions corpus fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -57,6 +57,11 @@ llama-grid:
 versions:
 	$(UV) run ligerdiag sweep docs/versions.toml --out versions || true
 	$(UV) run python -m tools.map_of_versions versions docs/versions.md
+
+# Twenty thousand random programs, judged by their schedules alone and held against what their numbers once said: two hours on two
+# cores. After a mend of the verdict; `python -m tools.corpus --help` says how to judge some, and how to add others.
+corpus:
+	$(UV) run python -m tools.corpus judge
 
 # 50,000 mutations of what strangers may hand us, with claims about the verdicts afterwards; another thousand each night:
 # make fuzz-nightly SEED=$$(date +%Y%m%d)00000. One that was ended says how to go on.

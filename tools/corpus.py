@@ -137,7 +137,10 @@ def _find_verdicts(
         cache_directory=folder / "cache",
         replay=False,
     )
-    cases = check(options).cases
+    report = check(options)
+    if report.interrupted:
+        raise CorpusError("ended")
+    cases = report.cases
     shutil.rmtree(folder / "cache" / "artifacts", ignore_errors=True)
     failed = [f"{case.id}: {case.error}" for case in cases if not case.outputs]
     if failed or len(cases) != len(seeds):
@@ -162,15 +165,19 @@ def judge_corpus(
     first: Annotated[int, typer.Option(min=0, help="The least seed.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores by default.")] = None,
 ) -> None:
-    """Judge the programs; exit code 1 where a verdict is new and wrong."""
-    known = sorted(pair for pair in read_corpus(CORPUS).items() if pair[0] >= first)
-    words = dict(known[skip::every])
+    """Judge the programs; exit code 1 where a verdict is new and wrong, 2 where programs were not judged."""
     parts: list[Judged] = []
-    for part in judge(words, jobs=jobs):
-        parts.append(part)
-        for line in (*part.missed, *part.alarms):
-            typer.echo(line)
-        typer.echo(f"{sum(one.programs for one in parts)}/{len(words)}", err=True)
+    try:
+        known = sorted(pair for pair in read_corpus(CORPUS).items() if pair[0] >= first)
+        words = dict(known[skip::every])
+        for part in judge(words, jobs=jobs):
+            parts.append(part)
+            for line in (*part.missed, *part.alarms):
+                typer.echo(line)
+            typer.echo(f"{sum(one.programs for one in parts)}/{len(words)}", err=True)
+    except CorpusError as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(2) from error
     found = sum_up(parts)
     typer.echo(f"{found.programs} programs: {len(found.missed)} of {found.wrong} wrong outputs are called right")
     typer.echo(
