@@ -58,8 +58,8 @@ versions:
 	$(UV) run ligerdiag sweep docs/versions.toml --out versions || true
 	$(UV) run python -m tools.map_of_versions versions docs/versions.md
 
-# Twenty thousand random programs, judged by their schedules alone and held against what their numbers once said: two hours on two
-# cores. After a mend of the verdict; `python -m tools.corpus --help` says how to judge some, and how to add others.
+# Twenty thousand random programs, judged by their schedules alone and held against what their numbers once said: about two hours on
+# two cores. After a mend of the verdict; `python -m tools.corpus --help` says how to judge some, and how to add others.
 corpus:
 	$(UV) run python -m tools.corpus judge
 

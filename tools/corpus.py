@@ -26,7 +26,7 @@ import typer
 from ligerdiag.api.checking import check
 from ligerdiag.api.judging import CheckOptions
 from ligerdiag.fuzz.drawing import draw_program
-from ligerdiag.fuzz.rows import CALLED_RIGHT, CALLED_WRONG, JudgedProgram, find_words, load_known
+from ligerdiag.fuzz.rows import CALLED_RIGHT, CALLED_WRONG, JudgedProgram, find_words, judge_case, load_known
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.model.findings import Verdict
 from ligerdiag.replay.service.more_draws import Word
@@ -34,6 +34,9 @@ from ligerdiag.replay.service.more_draws import Word
 CORPUS = Path(__file__).parents[1] / "tests" / "fuzz" / "corpus.txt"
 _BATCH, _DRAWN = 48, 20
 _LETTERS: Mapping[str, str] = {Word.RIGHT.value: "r", Word.WRONG.value: "w"}
+
+type Verdicts = Mapping[int, Mapping[str, Verdict]]
+"""Seed to output names to verdicts."""
 
 
 class CorpusError(Exception):
@@ -84,16 +87,15 @@ def spell(row: JudgedProgram) -> str:
     )
 
 
-def judge(words: Mapping[int, str], *, target: str = "h100", jobs: int | None = None) -> Iterator[Judged]:
-    """Yields batch after batch. Raises CorpusError."""
+def judge(words: Mapping[int, str], *, target: str = "h100", jobs: int | None = None) -> Iterator[Verdicts]:
+    """Yields the verdicts batch after batch. Raises CorpusError."""
     seeds = sorted(words)
     with tempfile.TemporaryDirectory() as folder:
         for start in range(0, len(seeds), _BATCH):
-            verdicts = _find_verdicts(seeds[start : start + _BATCH], Path(folder), target, jobs)
-            yield compare(verdicts, words)
+            yield _find_verdicts(seeds[start : start + _BATCH], Path(folder), target, jobs)
 
 
-def compare(verdicts: Mapping[int, Mapping[str, Verdict]], words: Mapping[int, str]) -> Judged:
+def compare(verdicts: Verdicts, words: Mapping[int, str]) -> Judged:
     """Holds verdicts of programs against their letters. Raises CorpusError where these are of other outputs."""
     pairs: list[tuple[str, str, Verdict]] = []
     for seed, outputs in verdicts.items():
@@ -111,22 +113,7 @@ def compare(verdicts: Mapping[int, Mapping[str, Verdict]], words: Mapping[int, s
     )
 
 
-def sum_up(parts: Iterable[Judged]) -> Judged:
-    """Returns all batches as one."""
-    every = list(parts)
-    return Judged(
-        programs=sum(one.programs for one in every),
-        wrong=sum(one.wrong for one in every),
-        right=sum(one.right for one in every),
-        missed=tuple(place for one in every for place in one.missed),
-        alarms=tuple(place for one in every for place in one.alarms),
-        known_alarms=sum(one.known_alarms for one in every),
-    )
-
-
-def _find_verdicts(
-    seeds: Sequence[int], folder: Path, target: str, jobs: int | None
-) -> dict[int, Mapping[str, Verdict]]:
+def _find_verdicts(seeds: Sequence[int], folder: Path, target: str, jobs: int | None) -> Verdicts:
     path = folder / f"programs_{seeds[0]}.py"
     path.write_text(render_case_file(list(map(draw_program, seeds)), "Programs.", reference=False), encoding="utf-8")
     options = CheckOptions(
@@ -145,8 +132,7 @@ def _find_verdicts(
     failed = [f"{case.id}: {case.error}" for case in cases if not case.outputs]
     if failed or len(cases) != len(seeds):
         raise CorpusError("; ".join(failed) or f"{len(cases)} of {len(seeds)} programs were judged")
-    numbers = [int(case.id.partition("[")[2].rstrip("]")) for case in cases] if len(seeds) > 1 else seeds
-    return {number: case.outputs for number, case in zip(numbers, cases, strict=True)}
+    return {judge_case(case).seed: case.outputs for case in cases}
 
 
 def _fingerprint(seeds: Iterable[int]) -> str:
@@ -166,19 +152,20 @@ def judge_corpus(
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores by default.")] = None,
 ) -> None:
     """Judge the programs; exit code 1 where a verdict is new and wrong, 2 where programs were not judged."""
-    parts: list[Judged] = []
+    verdicts: dict[int, Mapping[str, Verdict]] = {}
     try:
         known = sorted(pair for pair in read_corpus(CORPUS).items() if pair[0] >= first)
         words = dict(known[skip::every])
-        for part in judge(words, jobs=jobs):
-            parts.append(part)
-            for line in (*part.missed, *part.alarms):
+        for batch in judge(words, jobs=jobs):
+            verdicts |= batch
+            found = compare(batch, words)
+            for line in (*found.missed, *found.alarms):
                 typer.echo(line)
-            typer.echo(f"{sum(one.programs for one in parts)}/{len(words)}", err=True)
+            typer.echo(f"{len(verdicts)}/{len(words)}", err=True)
     except CorpusError as error:
         typer.echo(error, err=True)
         raise typer.Exit(2) from error
-    found = sum_up(parts)
+    found = compare(verdicts, words)
     typer.echo(f"{found.programs} programs: {len(found.missed)} of {found.wrong} wrong outputs are called right")
     typer.echo(
         f"{found.known_alarms} of {found.right} right ones are called wrong as ever, {len(found.alarms)} are new"

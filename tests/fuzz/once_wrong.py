@@ -220,23 +220,20 @@ CASES = (
         )
         for function in (skip_step, clip_step, scale_step, count_steps)
     ],
-    Case(
-        name="exchange_factors",
-        function=exchange_factors,
-        args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE, SIZE), draw=Draw(seed=1))),
-        expected={"sums": "fresh", "product": "fresh|latent"},
-    ),
+    *[
+        Case(
+            name=function.__name__,
+            function=function,
+            args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE, SIZE), draw=Draw(seed=1))),
+            expected={"sums": "fresh", "product": "fresh|latent"},
+        )
+        for function in (exchange_factors, transpose_for_product)
+    ],
     Case(
         name="join_with_later",
         function=join_with_later,
         args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=1))),
         expected={"sums": "fresh", "*": "fresh|latent"},
-    ),
-    Case(
-        name="transpose_for_product",
-        function=transpose_for_product,
-        args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE, SIZE), draw=Draw(seed=1))),
-        expected={"sums": "fresh", "product": "fresh|latent"},
     ),
     Case(
         name="join_with_outer",

@@ -11,7 +11,8 @@ each of them is meant to depend on (`operands` recognises them):
 
   (1) The operands of a commutative operation or a product may be exchanged; it is wrong only if it is so either way.
   (2) Operands that are one value in the schedule need no tag: what stands there is held against what each is meant to be.
-Other operands that are not recognised are skipped; so is an operation with an operand of another operation.
+Other operands that are not recognised are skipped; so are those that come from another operation, and, where XLA rearranges
+operands, the whole operation with them.
 """
 
 from collections import defaultdict
