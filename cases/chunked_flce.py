@@ -1,5 +1,6 @@
 """The fused linear cross entropy as it is recommended: logits in the input's dtype, chunks by a budget of memory, the
-gradient of the weight summed up in a loop. In every mode, without a loop (`one` chunk, f32) and with it (`three`, bf16).
+gradient of the weight summed up in a loop. In every mode, without a loop (`one` chunk, f32), with it (`three`, bf16), and with
+a loop of one iteration, which XLA keeps because it is told to (`two`, bf16).
 
 The doubt: nothing stands between the kernel and the products that read the gradient, no cast and no scaling, and the loop
 adds to its carry in place. Is the declared write enough, and is a hidden one still found?
@@ -14,9 +15,9 @@ from kernels.fused_linear_cross_entropy.shapes import CHUNKED
 from kernels.modes import Mode
 from ligerdiag.model.case import Case
 
-TOKENS = {"one": 96, "three": 32}
+TOKENS = {"one": 96, "two": 48, "three": 32}
 """In a chunk, at most."""
-DTYPE = {"one": "float32", "three": "bfloat16"}
+DTYPE = {"one": "float32", "two": "bfloat16", "three": "bfloat16"}
 ITEMSIZE = {"float32": 4, "bfloat16": 2}
 
 

@@ -10,6 +10,9 @@ import triton.language as tl
 
 MAX_ROW = 2**20
 """Elements of the longest row: Triton's own limit for a block."""
+WIDE = 8192
+"""Elements of a row's blocks. Where there are more, the row and the sums over rows leave room for one program on each
+multiprocessor, and no registers for the weight."""
 MAX_SHARED_BYTES = 150 * 2**10
 """What rows on their way may take of a program's shared memory; an A100 has 163 KiB of it, later GPUs 227 KiB."""
 

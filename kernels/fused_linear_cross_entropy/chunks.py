@@ -3,8 +3,8 @@
 1. The chunks share the tokens evenly, as far as multiples of 256 allow, on which the products run best.
 2. The first chunk starts the sum of the weight's gradient. The others are iterations of a loop: there XLA makes
    `carry + x.T @ g` one cuBLAS product that adds to the carry in place, and a chunk's logits are gone before the next one's
-   come. Outside of a loop the product and the sum are two operations, with one more array as large as the weight. XLA
-   unrolls a loop of one iteration, so there are no two chunks: one, or at least three.
+   come. Outside of a loop the product and the sum are two operations, with one more array as large as the weight. A loop of
+   one iteration, for two chunks, XLA would unroll; `_KEEP_LOOP` is what it takes for a loop that is to stay.
 """
 
 import math
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from kernels.cross_entropy.launch import Losses, LossesAndGradient, launch_forward, launch_with_gradient
 from kernels.fused_linear_cross_entropy.options import Accumulate, FusedOptions
@@ -20,6 +21,8 @@ from kernels.fused_linear_cross_entropy.vocabulary_parts import launch_part, lau
 
 _TILE = 256
 """Tokens; see 1."""
+_KEEP_LOOP = {"skip-simplify-while-loops_trip-count-one": "true"}
+"""The attribute of a `while` by which XLA's `while_loop_simplifier` leaves it a loop; see 2."""
 
 
 class Parameters(NamedTuple):
@@ -58,11 +61,9 @@ def split_tokens(tokens: int, most: int) -> Chunks:
     if tokens <= most:
         return Chunks(tokens, 0, 0)
     tile = _TILE if most >= _TILE else 1
-    parts = max(3, math.ceil(tokens / (most - most % tile)))
+    parts = math.ceil(tokens / (most - most % tile))
     size = math.ceil(tokens / parts / tile) * tile
     count = math.ceil(tokens / size) - 1
-    if count == 1:
-        size, count = max(1, tokens // 3), min(2, tokens - 1)
     return Chunks(tokens - count * size, size, count)
 
 
@@ -112,9 +113,10 @@ def _run[T](step: Callable[[T, jax.Array | int, int], T], nothing: T, chunks: Ch
     done = step(nothing, 0, chunks.first)
     if not chunks.count:
         return done
-    return jax.lax.fori_loop(
+    done = jax.lax.fori_loop(
         0, chunks.count, lambda i, done: step(done, chunks.first + i * chunks.size, chunks.size), done
     )
+    return set_xla_metadata(done, **_KEEP_LOOP)
 
 
 def _take(array: jax.Array, start: jax.Array | int, length: int) -> jax.Array:

@@ -8,14 +8,12 @@ import triton
 import triton.language as tl
 
 from kernels.modes import Mode
-from kernels.row_parts import choose_stages, choose_warps, fold_parts, load_part, split_row, store_part, sum_pairs
+from kernels.row_parts import WIDE, choose_stages, choose_warps, fold_parts, load_part, split_row, store_part, sum_pairs
 from kernels.triton_call import inplace_call, overwriting_call
 
 PROGRAMS = 264
-"""Of the backward kernel, at most: two for each multiprocessor of an H100 or H200. Each sums up two gradients."""
-WIDE = 8192
-"""Elements of a row's blocks. Where there are more, the row and the sums over rows leave room for one program on each
-multiprocessor, and no registers for the weight."""
+"""Of the backward kernel, at most: two for each multiprocessor of an H100 or H200, one where rows are wide. Each sums up two
+gradients."""
 
 
 class Moments(NamedTuple):

@@ -7,11 +7,12 @@ import triton.language as tl
 
 from kernels.modes import Mode
 from kernels.rms_norm.options import Casting, RmsNormOptions
-from kernels.row_parts import choose_stages, choose_warps, fold_parts, load_part, split_row, store_part
+from kernels.row_parts import WIDE, choose_stages, choose_warps, fold_parts, load_part, split_row, store_part
 from kernels.triton_call import inplace_call, overwriting_call
 
 PROGRAMS = 264
-"""Of the backward kernel, at most: two for each multiprocessor of an H100 or H200. Each sums up a weight gradient."""
+"""Of the backward kernel, at most: two for each multiprocessor of an H100 or H200, one where rows are wide. Each sums up a
+weight gradient."""
 
 
 @triton.jit
@@ -147,7 +148,7 @@ def launch_backward(
     """
     rows, hidden = input.shape
     parts = split_row(hidden)
-    programs = min(rows, PROGRAMS)
+    programs = min(rows, PROGRAMS // 2 if sum(parts.values()) > WIDE else PROGRAMS)
     (weight_gradients,), gradient = inplace_call(
         rms_norm_backward_kernel,
         cotangent,

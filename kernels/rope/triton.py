@@ -8,7 +8,7 @@ import triton.language as tl
 from kernels.modes import Mode
 from kernels.triton_call import overwriting_call
 
-MAX_BLOCK = 1024
+MAX_BLOCK = 2048
 """Elements of half of the heads that one program turns at a time, at most."""
 
 
@@ -88,7 +88,7 @@ def launch(
         outputs=(jax.ShapeDtypeStruct((tokens,), jnp.float32),),  # zeros: what `trivial` adds
         grid=(tokens,),
         mode=mode,
-        num_warps=8,
+        num_warps=16,
         HEADS=heads,
         KEY_HEADS=key_heads,
         HALF=size // 2,

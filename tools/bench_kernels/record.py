@@ -59,13 +59,18 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """name: for the command line; title: a line for people; draw: the arguments for a size, as JAX arrays."""
+    """name: for the command line; title: a line for people; draw: the arguments for a size, as JAX arrays.
+
+    repeats: how often a program of JAX computes it, one after the other; what is measured is divided by it. Between two
+    programs the GPU idles for some 5 us, as much as a short operation's aim is worth.
+    """
 
     name: str
     title: str
     sizes: tuple[Size, ...]
     draw: Callable[[Size], tuple[Any, ...]]
     ways: tuple[Way, ...]
+    repeats: int = 1
 
     def fail(self, way: str, size: Size, error: Exception) -> Measurement:
         """Returns the measurement of a way that raised."""

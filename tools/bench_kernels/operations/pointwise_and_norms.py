@@ -13,6 +13,7 @@ from tools.bench_kernels.record import Benchmark, Cost, Size, Way
 
 _SIZES = (Size(16384, 4096), Size(16384, 11008))
 _HEAD = 128
+_REPEATS = 4
 
 
 class _Operation(NamedTuple):
@@ -101,6 +102,7 @@ def _describe(name: str) -> tuple[Benchmark, ...]:
             name=f"{name}_forward",
             title=f"{name}, forward; floor: {operation.forward} arrays",
             sizes=_SIZES,
+            repeats=_REPEATS,
             draw=partial(_draw, name),
             ways=tuple(Way(name=label, make=partial(_make, name, way), cost=forward) for label, way in ways),
         ),
@@ -108,6 +110,7 @@ def _describe(name: str) -> tuple[Benchmark, ...]:
             name=name,
             title=f"{name}, forward and backward; floor: {operation.forward} and {operation.backward} arrays",
             sizes=_SIZES,
+            repeats=_REPEATS,
             draw=partial(_draw_with_cotangents, name),
             ways=tuple(Way(name=label, make=partial(_make_both, name, way), cost=both) for label, way in ways),
         ),
@@ -115,6 +118,7 @@ def _describe(name: str) -> tuple[Benchmark, ...]:
             name=f"{name}_apart",
             title=f"{name}, forward and then backward; floor: {operation.forward} and {operation.backward} arrays",
             sizes=_SIZES,
+            repeats=_REPEATS,
             draw=partial(_draw_with_cotangents, name),
             ways=tuple(
                 Way(name=label, make=partial(_make_both, name, way, apart=True), cost=both) for label, way in ways
