@@ -1,6 +1,6 @@
 """The fused linear cross entropy as it is recommended: logits in the input's dtype, chunks by a budget of memory, the
-gradient of the weight summed up in a loop. In every mode, without a loop (`one` chunk, f32), with it (`three`, bf16), and with
-a loop of one iteration, which XLA keeps because it is told to (`two`, bf16).
+gradient of the weight summed up in a loop. In every mode, without a loop (`one` chunk, f32), with it (`three`, bf16), and
+with a loop of one iteration, which XLA keeps because it is told to (`two`, bf16).
 
 The doubt: nothing stands between the kernel and the products that read the gradient, no cast and no scaling, and the loop
 adds to its carry in place. Is the declared write enough, and is a hidden one still found?

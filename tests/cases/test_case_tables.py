@@ -40,7 +40,7 @@ TABLES = {
     autotuned: 2,
     barrier_copy: 5,
     bf16_flce: 8,
-    chunked_flce: 10,
+    chunked_flce: 15,
     constant: 2,
     cross_entropy_modes: 10,
     donated_outputs: 4,

@@ -2,8 +2,8 @@
 
 A matrix product on a cold GPU is some 10 % faster than the same one a second later. What is compared is therefore run for
 some time before it is measured, calls follow one another without a pause, and the ways to compute one thing take turns: what
-the GPU's temperature does to one, it does to all. Matrix products are 2 to 3 % faster, too, just after calls that moved bytes,
-since those drew less power; so in its turn a way first runs for a while unmeasured, after itself.
+the GPU's temperature does to one, it does to all. Matrix products are 2 to 3 % faster, too, just after calls that moved
+bytes, presumably since those drew less power; so in its turn a way first runs for a while unmeasured, after itself.
 """
 
 import statistics

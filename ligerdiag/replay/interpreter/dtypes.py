@@ -13,7 +13,7 @@ From one element type to another.
 (6) `reduce-precision` rounds mantissas to nearest even; exponents out of range become infinity and zero.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -74,11 +74,40 @@ def elementwise(compute: Callable[..., Any]) -> Evaluate:
     """Returns an opcode from a function of arrays that broadcast; the function sees no narrow floats."""
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-        arrays = [widen(get_array(instruction, operand)) for operand in operands]
+        arrays = [get_array(instruction, operand) for operand in operands]
         with np.errstate(all="ignore"):  # division by zero, overflow and NaN are values, not events
-            return round_to(compute(*arrays), instruction)
+            if max([array.size for array in arrays], default=0) > 2 * _BLOCK:
+                return _compute_in_blocks(compute, arrays, get_dtype(instruction.shape))
+            return round_to(compute(*[widen(array) for array in arrays]), instruction)
 
     return evaluate
+
+
+_BLOCK = 1 << 17
+"""Elements of large arrays that are computed at a time: what is widened and not yet rounded stays in the cache, and takes no
+memory of its own. To hand out a page of memory costs more than to compute what is stored there."""
+
+
+def _compute_in_blocks(compute: Callable[..., Any], arrays: Sequence[Array], dtype: DType) -> Array:
+    shape = np.broadcast_shapes(*[array.shape for array in arrays])
+    whole = [array if array.ndim == 0 else np.broadcast_to(array, shape) for array in arrays]
+    result = np.empty(shape, dtype)
+    for block in _list_blocks(shape):
+        parts = [widen(array if array.ndim == 0 else array[block]) for array in whole]
+        result[block] = compute(*parts)
+    return result
+
+
+def _list_blocks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
+    """Yields indices that cover an array of this shape: rows of the first axis of which not all fit into a block."""
+    axis, inner = len(shape) - 1, 1
+    while axis > 0 and inner * shape[axis] <= _BLOCK:
+        inner *= shape[axis]
+        axis -= 1
+    rows = max(1, _BLOCK // inner)
+    for outer in np.ndindex(*shape[:axis]):
+        for start in range(0, shape[axis], rows):
+            yield *outer, slice(start, start + rows)
 
 
 _WORDS = 1 << 17
@@ -139,7 +168,7 @@ def convert(array: Array, dtype: DType) -> Array:
             source = source.real
         if source.dtype.kind == "f" and dtype.kind in "iu":
             return _truncate(source, dtype)
-        return source.astype(dtype)
+        return source.astype(dtype, copy=False)
 
 
 def _truncate(floats: Array, dtype: DType) -> Array:
