@@ -33,7 +33,7 @@ MEANINGS: dict[ExitCode, str] = {
         "--baseline, whatever is expected; under --strict also a suppression that is not used or "
         "gives no reason"
     ),
-    ExitCode.INPUT: "usage or input error",
+    ExitCode.INPUT: "usage or input error; the function of a case raises",
     ExitCode.NOT_ANALYSED: (
         "could not analyse: compile error, abort, timeout; the --time-limit came first, and what was not "
         "checked is unknown; or, a bug in ligerdiag: a rule fails, or schedule and numbers disagree"
