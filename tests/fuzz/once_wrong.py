@@ -175,6 +175,17 @@ def join_with_outer(x: Any, y: Any) -> dict[str, Any]:
     return {"first": sums, "more": more, "own": wide @ wide * 0.25, "product": wide @ outer * 0.25}
 
 
+def concatenate_for_products(x: Any, y: Any) -> dict[str, Any]:
+    """The backward pass of a rotary embedding and its projections, behind a kernel: XLA joins the products with `x` and
+    concatenates for that. `turned` is a concatenation, too, the author's: its product with `y` is joined with nothing."""
+    gradient, other = jnp.cos(x), jnp.sin(x)
+    gradient, other, sums = jax.lax.optimization_barrier((gradient, other, turn(gradient, other)))
+    half = gradient.shape[1] // 2
+    turned = jnp.concatenate([gradient[:, half:], -gradient[:, :half]], axis=1)
+    beside, product = (jnp.einsum("th,tv->hv", one, x) for one in (other, turned))
+    return {"step": turned @ y, "product": product, "beside": beside, "sums": sums}
+
+
 _WIDE, _NARROW = (Arg(shape=(SIZE, SIZE), dtype=dtype, draw=Draw(seed=1)) for dtype in ("float32", "bfloat16"))
 CASES = (
     Case(
@@ -234,6 +245,12 @@ CASES = (
         function=join_with_later,
         args=(Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=0)), Arg(shape=(SIZE // 2, SIZE), draw=Draw(seed=1))),
         expected={"sums": "fresh", "*": "fresh|latent"},
+    ),
+    Case(
+        name="concatenate_for_products",
+        function=concatenate_for_products,
+        args=(replace(_WIDE, draw=Draw(seed=0)), _WIDE),
+        expected="fresh",
     ),
     Case(
         name="join_with_outer",

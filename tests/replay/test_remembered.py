@@ -1,5 +1,8 @@
 """Kernels that were run on the same bytes before."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from ligerdiag.hlo.module import HloInstruction
@@ -53,6 +56,36 @@ def test_whether_output_and_operand_share_their_bytes_is_part_of_a_launch() -> N
     shared = x.copy()
     kernels.launch(CALL, [shared], [shared], watched=False)
     assert len(runner.launches) == 2
+
+
+def test_an_output_in_the_bytes_of_an_operand_is_left_as_the_launch_left_it() -> None:
+    runner = Doubling()
+    kernels = RememberedKernels(runner, limit=1 << 30)
+    for _ in range(2):
+        x = np.arange(SIZE, dtype=np.float32)
+        kernels.launch(CALL, [x], [x[:]], watched=False)
+        assert (x == 2 * np.arange(SIZE)).all()
+    assert (len(runner.launches), kernels.hits) == (1, 1)
+
+
+def test_an_output_in_part_of_an_operand_is_left_as_the_launch_left_it() -> None:
+    @dataclass
+    class Halving:
+        launches: int = 0
+
+        def launch(self, call: HloInstruction, operands: Any, outputs: Any, *, watched: bool) -> None:
+            self.launches += 1
+            outputs[0][...] = operands[0][: len(outputs[0])] / 2
+
+    runner = Halving()
+    kernels = RememberedKernels(runner, limit=1 << 30)
+    for _ in range(2):
+        x = np.arange(SIZE, dtype=np.float32)
+        kernels.launch(CALL, [x], [x[: SIZE // 2]], watched=False)
+        half = np.arange(SIZE // 2, dtype=np.float32)
+        assert (x[: SIZE // 2] == half / 2).all()
+        assert (x[SIZE // 2 :] == SIZE // 2 + half).all()
+    assert (runner.launches, kernels.hits) == (1, 1)
 
 
 def test_the_first_launches_of_a_named_call_are_run_for_whoever_watches() -> None:

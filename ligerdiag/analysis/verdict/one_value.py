@@ -9,7 +9,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
@@ -21,8 +21,9 @@ from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import Differing
 from ligerdiag.analysis.verdict.operands import UNSEEN, Operands, find_bytes
-from ligerdiag.hlo.module import TagPath
+from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import count_elements
 
 _CHOOSES = having(Trait.CHOOSES)
 """XLA makes the operand of them, if two are one value to it."""
@@ -59,20 +60,21 @@ def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
             seen = known.actual.sightings.get(path, ())
             left[path] = [one for one in seen if is_same_operation(intended.tagged[path].opcode, one.instruction)]
     gone = [path for path, sightings in left.items() if not sightings and intended.tagged[path].edges]
+    concatenations = _find_concatenations(known.run) if gone else {}
     joined = [
         (path, one, number)
         for path, some in left.items()
         if gone
         for one in some
-        for number in _list_shared(one, known.run)
+        for number in _list_shared(one, known.run, concatenations)
     ]
     for path in gone:
         tagged, found = intended.tagged[path], list[Differing]()
         for other, sighting, number in joined:
             pairs = enumerate(zip(twins.products[other], twins.products[path], strict=True))
             same = [place for place, (one, another) in pairs if one == another]
-            _, labels = known.recognise(other, sighting)[number]
-            if len(same) == 1 and labels != UNSEEN[1]:  # XLA may have exchanged the operands
+            seen, labels = known.recognise(other, sighting)[number]
+            if len(same) == 1 and labels != UNSEEN[1] and not _is_other_factor(seen, same[0], other, known):
                 meant = tagged.edges[same[0]][1]
                 wrong = comparison.find_stale(meant, labels), comparison.find_clobbered(meant, labels)
                 found.append(Differing(path, tagged, sighting, *wrong, twin=other, is_joined=True))
@@ -80,13 +82,38 @@ def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
             yield found[0]
 
 
-def _list_shared(product: Sighting, run: Evaluations) -> list[int]:
-    """Returns the operand of a product that it shares with another one: its other operand is a concatenation."""
+def _is_other_factor(seen: TagPath, place: int, product: TagPath, known: Operands) -> bool:
+    """Whether what was seen surely is not the product's operand at `place`, but its other one: XLA may have exchanged them,
+    and a concatenation beside it may be one that nobody recognises as the author's."""
+    tagged = known.intended.tagged[product]
+    is_factor = [bool(edge) and known.stands_for(seen, edge, tagged) for edge, _ in tagged.edges] if seen else []
+    return len(is_factor) == 2 and is_factor[1 - place] and not is_factor[place]
+
+
+def _find_concatenations(run: Evaluations) -> dict[int, HloInstruction]:
+    """Returns the author's concatenations by tag."""
+    tagged = (
+        (run.program.tags.get(one.id, ()), one) for one in run.program.instructions if one.opcode == "concatenate"
+    )
+    return {path[-1]: one for path, one in tagged if path}
+
+
+def _list_shared(product: Sighting, run: Evaluations, own: Mapping[int, HloInstruction]) -> list[int]:
+    """Returns the operand of a product that it shares with another one: its other operand is a concatenation of XLA's."""
     operands = product.instruction.operands
     if len(operands) != 2:
         return []
-    made = [find_bytes(operand, product, run)[0].opcode == "concatenate" for operand in operands]
+    made = [_is_made(find_bytes(operand, product, run)[0], run, own) for operand in operands]
     return [1 - number for number, is_made in enumerate(made) if is_made and not made[1 - number]]
+
+
+def _is_made(value: HloInstruction, run: Evaluations, own: Mapping[int, HloInstruction]) -> bool:
+    path = run.optimized.tags.get(value.id, ())
+    meant = (
+        own.get(path[-1]) if path else None
+    )  # what joins two of the author's concatenations has one's tag, and is larger
+    is_own = meant is not None and count_elements(value.shape) <= count_elements(meant.shape)
+    return value.opcode == "concatenate" and not is_own
 
 
 @dataclass(frozen=True, slots=True)

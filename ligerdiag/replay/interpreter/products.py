@@ -77,10 +77,20 @@ def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
 
 
 def _lay_out(array: Array, dtype: DType, limit: int) -> Array:
-    """Row-major matrices; those of more bytes than the limit may be transposed, which BLAS takes as they are."""
+    """Row-major matrices; those of more bytes than the limit may be transposed, which BLAS takes as they are.
+
+    A new array, for another dtype or layout, cannot be written: `RememberedProducts` keeps it as it is.
+    """
     if array.size * dtype.itemsize > limit and array.strides[1] < array.strides[2]:
-        return np.ascontiguousarray(array.swapaxes(1, 2), dtype).swapaxes(1, 2)
-    return np.ascontiguousarray(array, dtype)
+        return _make_contiguous(array.swapaxes(1, 2), dtype).swapaxes(1, 2)
+    return _make_contiguous(array, dtype)
+
+
+def _make_contiguous(array: Array, dtype: DType) -> Array:
+    result = np.ascontiguousarray(array, dtype)
+    if not np.may_share_memory(result, array):
+        result.flags.writeable = False
+    return result
 
 
 def _multiply_integers(left: Array, right: Array, dtype: DType) -> Array:
@@ -169,10 +179,20 @@ class RememberedProducts:
         alike = self._operands.setdefault(form, [])
         found = next((one for one in alike if have_same_bits(one, operand)), None)
         if found is None and self._size + operand.nbytes <= self.limit:
-            found = np.array(operand)
+            found = operand if _is_constant(operand) else np.array(operand)
             self._size += found.nbytes
             alike.append(found)
         return found
+
+
+def _is_constant(array: Array) -> bool:
+    """Whether neither the array nor what it is a view of can be written."""
+    view: Any = array
+    while isinstance(view, np.ndarray):
+        if view.flags.writeable:
+            return False
+        view = view.base
+    return view is None
 
 
 def _gelu(x: Array) -> Array:

@@ -152,7 +152,8 @@ class RememberedKernels:
     hits: int = 0
     _watched: Counter[str] = field(default_factory=Counter[str])
     _kept: dict[bytes, tuple[Array | None, ...]] = field(default_factory=dict[bytes, tuple[Array | None, ...]])
-    """Digest to the content of each buffer after the launch; None for one that did not change."""
+    """Digest to the content of each buffer after the launch; None for one that did not change, and for an output in the
+    bytes of an operand."""
     _size: int = 0
 
     def launch(
@@ -163,7 +164,8 @@ class RememberedKernels:
         if sum(buffer.nbytes for buffer in buffers) < WORTHWHILE:
             self.runner.launch(call, operands, outputs, watched=watched)
             return
-        digest = _compute_digest(compute_payload_key(call), operands, outputs)
+        contents = [_hash_content(operand) for operand in operands]
+        digest = _compute_digest(compute_payload_key(call), contents, operands, outputs)
         kept = self._kept.get(digest)
         if watched:
             self._watched[call.name] += 1
@@ -173,12 +175,14 @@ class RememberedKernels:
                 if content is not None:
                     buffer[...] = content
             return
-        before = [np.array(operand) for operand in operands]
         self.runner.launch(call, operands, outputs, watched=watched)
+        # Compared by their digests: to keep what was there before takes memory, which costs more.
         after: list[Array | None] = [
-            None if have_same_bits(old, new) else np.array(new) for old, new in zip(before, operands, strict=True)
+            None if _hash_content(operand) == content else np.array(operand)
+            for content, operand in zip(contents, operands, strict=True)
         ]
-        after += [np.array(output) for output in outputs]
+        places = {_locate(operand) for operand in operands}
+        after += [None if _locate(output) in places else np.array(output) for output in outputs]
         size = sum(content.nbytes for content in after if content is not None)
         if self._size + size <= self.limit:
             self._kept[digest] = tuple(after)
@@ -202,19 +206,26 @@ class IsolatedKernels:
             operand[...] = content
 
 
-def _compute_digest(payload: str, operands: Sequence[Array], outputs: Sequence[Array]) -> bytes:
-    """Computes the key of a launch. Outputs count only by their place: a kernel that reads their unwritten bytes is not
-    worth a distinction."""
+def _compute_digest(
+    payload: str, contents: Sequence[bytes], operands: Sequence[Array], outputs: Sequence[Array]
+) -> bytes:
+    """Computes the key of a launch, given the digests of the operands' contents. Outputs count only by their place: a kernel
+    that reads their unwritten bytes is not worth a distinction."""
     digest = hashlib.sha256(payload.encode())
     base = min([buffer.ctypes.data for buffer in (*operands, *outputs)], default=0)
-    places = [(buffer.ctypes.data - base, buffer.nbytes) for buffer in (*operands, *outputs)]
+    places = [(start - base, size) for start, size in map(_locate, (*operands, *outputs))]
     for number, (start, size) in enumerate(places):
         sharing = [n for n, (s, z) in enumerate(places) if n != number and s < start + size and start < s + z]
         digest.update(f"|{size}:{[(n, places[n][0] - start) for n in sharing]}".encode())
-    for operand in operands:
-        digest.update(_get_bytes(operand).data)
+    for content in contents:
+        digest.update(content)
     return digest.digest()
 
 
-def _get_bytes(flat: Array) -> Array:
-    return flat.view(np.uint8)
+def _hash_content(flat: Array) -> bytes:
+    return hashlib.sha256(flat.view(np.uint8).data).digest()
+
+
+def _locate(flat: Array) -> tuple[int, int]:
+    """Returns the address of the first byte, and the number of bytes."""
+    return flat.ctypes.data, flat.nbytes

@@ -38,6 +38,16 @@ def test_an_operand_that_was_overwritten_is_another_one(remembered: RememberedPr
     assert remembered.hits == 0
 
 
+def test_what_only_this_view_cannot_write_may_change(remembered: RememberedProducts) -> None:
+    x, w = draw(0, 1, 20, 30), draw(1, 1, 30, 40)
+    view = x[:]
+    view.flags.writeable = False
+    remembered.multiply(view, w)
+    x[...] = 0
+    assert not remembered.multiply(view, w).any()
+    assert remembered.hits == 0
+
+
 def test_a_matrix_and_its_transpose_are_two_factors(remembered: RememberedProducts) -> None:
     x, w = draw(0, 1, 30, 30), draw(1, 1, 30, 30)
     for left, right in ((x, w), (x, w.swapaxes(1, 2)), (x.swapaxes(1, 2), w), (w, x)):
