@@ -61,8 +61,9 @@ class Measurement:
 class Benchmark:
     """name: for the command line; title: a line for people; draw: the arguments for a size, as JAX arrays.
 
-    repeats: how often a program of JAX computes it, one after the other; what is measured is divided by it. Between two
-    programs the GPU idles for some 5 us, as much as a short operation's aim is worth.
+    repeats: how often a program of JAX computes it, one after the other; what is measured is divided by it, and no way
+    overwrites an argument then. Between two programs the GPU idles for some 5 us, as much as a short operation's aim is
+    worth.
     """
 
     name: str

@@ -20,10 +20,10 @@ from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import Differing
-from ligerdiag.analysis.verdict.operands import UNSEEN, Operands, find_bytes
+from ligerdiag.analysis.verdict.operands import RENAMED, UNSEEN, Operands, find_bytes
+from ligerdiag.hlo.dataflow import Dataflow
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import count_elements
 
 _CHOOSES = having(Trait.CHOOSES)
 """XLA makes the operand of them, if two are one value to it."""
@@ -73,21 +73,13 @@ def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
         for other, sighting, number in joined:
             pairs = enumerate(zip(twins.products[other], twins.products[path], strict=True))
             same = [place for place, (one, another) in pairs if one == another]
-            seen, labels = known.recognise(other, sighting)[number]
-            if len(same) == 1 and labels != UNSEEN[1] and not _is_other_factor(seen, same[0], other, known):
+            _, labels = known.recognise(other, sighting)[number]
+            if len(same) == 1 and labels != UNSEEN[1]:  # XLA may have exchanged the operands
                 meant = tagged.edges[same[0]][1]
                 wrong = comparison.find_stale(meant, labels), comparison.find_clobbered(meant, labels)
                 found.append(Differing(path, tagged, sighting, *wrong, twin=other, is_joined=True))
         if found and all(one.stale | one.clobbered for one in found):
             yield found[0]
-
-
-def _is_other_factor(seen: TagPath, place: int, product: TagPath, known: Operands) -> bool:
-    """Whether what was seen surely is not the product's operand at `place`, but its other one: XLA may have exchanged them,
-    and a concatenation beside it may be one that nobody recognises as the author's."""
-    tagged = known.intended.tagged[product]
-    is_factor = [bool(edge) and known.stands_for(seen, edge, tagged) for edge, _ in tagged.edges] if seen else []
-    return len(is_factor) == 2 and is_factor[1 - place] and not is_factor[place]
 
 
 def _find_concatenations(run: Evaluations) -> dict[int, HloInstruction]:
@@ -108,12 +100,23 @@ def _list_shared(product: Sighting, run: Evaluations, own: Mapping[int, HloInstr
 
 
 def _is_made(value: HloInstruction, run: Evaluations, own: Mapping[int, HloInstruction]) -> bool:
+    """Whether it is a concatenation of XLA's. One that joins a concatenation of the author's may be named after that, and
+    then has it as an operand, or its operands and more."""
     path = run.optimized.tags.get(value.id, ())
-    meant = (
-        own.get(path[-1]) if path else None
-    )  # what joins two of the author's concatenations has one's tag, and is larger
-    is_own = meant is not None and count_elements(value.shape) <= count_elements(meant.shape)
-    return value.opcode == "concatenate" and not is_own
+    meant = own.get(path[-1]) if path else None
+    if value.opcode != "concatenate" or meant is None or len(value.operands) != len(meant.operands):
+        return value.opcode == "concatenate"
+    return any(run.optimized.tags.get(_find_part(one, run).id) == path for one in value.operands)
+
+
+def _find_part(operand: HloInstruction, run: Evaluations) -> HloInstruction:
+    """Returns what defines the operand, also outside of the fusion that it stands in."""
+    flow = Dataflow(run.optimized, RENAMED)
+    value, _ = flow.find_definition(operand)
+    callers = run.optimized.callers.get(run.optimized.homes[value.id].id, ())
+    if value.opcode == "parameter" and [one.opcode for one in callers] == ["fusion"]:
+        value, _ = flow.find_definition(callers[0].operands[value.proto.parameter_number])
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-_RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
+RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
+"""What leaves a value's bytes where they are."""
 _WHOLE = Through(bitcasts=True, tuples=True, arguments=True, asynchronous=True)
 _GATHERS = having(Trait.GATHERS)
 _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
@@ -192,7 +193,7 @@ class Operands:
         """Returns the tag of the operation whose bytes the value names; of a fusion's result, that of its last operation;
         CARRIED of a loop's state."""
         module = self.run.optimized
-        flow = Dataflow(module, _RENAMED)
+        flow = Dataflow(module, RENAMED)
         position: Position | None = (value, ())
         while position is not None:
             value = position[0]
@@ -231,7 +232,7 @@ def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
 
 def find_bytes(operand: HloInstruction, sighting: Sighting, run: Evaluations) -> Position:
     """Returns the position that defines an operand of the instruction that was seen."""
-    flow, scheduled = Dataflow(run.optimized, _RENAMED), sighting.scheduled
+    flow, scheduled = Dataflow(run.optimized, RENAMED), sighting.scheduled
     value, index = flow.find_definition(operand)
     if value.opcode == "parameter" and sighting.instruction is not scheduled and not index:
         return flow.find_definition(scheduled.operands[value.proto.parameter_number])

@@ -168,7 +168,7 @@ def convert(array: Array, dtype: DType) -> Array:
             source = source.real
         if source.dtype.kind == "f" and dtype.kind in "iu":
             return _truncate(source, dtype)
-        return source.astype(dtype, copy=False)
+        return source.astype(dtype, copy=np.may_share_memory(source, array))
 
 
 def _truncate(floats: Array, dtype: DType) -> Array:

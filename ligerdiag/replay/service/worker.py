@@ -168,8 +168,8 @@ def render_replay_answer(answer: ReplayAnswer) -> str:
 class _Heap:
     """The memory of freed arrays is kept for the next ones of a case, and given back behind it.
 
-    By default glibc gives back each large array at once, and the kernel clears its pages again for the next one: two fifths
-    of the time of a large case. Another C library is left as it is.
+    By default glibc gives back each large array at once, and the kernel clears its pages again for the next one: a fifth of
+    the time of a large case. Another C library is left as it is.
     """
 
     def __init__(self) -> None:
