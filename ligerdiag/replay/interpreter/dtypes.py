@@ -118,16 +118,32 @@ def have_same_bits(one: Array, other: Array) -> bool:
     """Returns whether two arrays of equal shape and dtype are equal bit for bit."""
     if one is other:
         return True
-    # a number that NumPy made of a whole array is no array
-    flat = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other)]
-    if flat[0].ctypes.data == flat[1].ctypes.data:
+    left, right = _view_bytes(one), _view_bytes(other)
+    if left.ctypes.data == right.ctypes.data:
         return True
-    whole = flat[0].size - flat[0].size % 8
-    left, right = (array[:whole].view(np.uint64) for array in flat)
-    return np.array_equal(flat[0][whole:], flat[1][whole:]) and all(
-        np.array_equal(left[start : start + _WORDS], right[start : start + _WORDS])
-        for start in range(0, left.size, _WORDS)
+    whole = left.size - left.size % 8
+    words, others = left[:whole].view(np.uint64), right[:whole].view(np.uint64)
+    return np.array_equal(left[whole:], right[whole:]) and all(
+        np.array_equal(words[start : start + _WORDS], others[start : start + _WORDS])
+        for start in range(0, words.size, _WORDS)
     )
+
+
+def count_different(one: Array, other: Array) -> int:
+    """Returns how many elements of two arrays of equal shape and dtype differ bit for bit."""
+    if have_same_bits(one, other):
+        return 0
+    width = min(one.itemsize, 8)
+    left, right = (_view_bytes(array).view(f"u{width}").reshape(one.size, -1) for array in (one, other))
+    return sum(
+        int(np.count_nonzero((left[start : start + _WORDS] != right[start : start + _WORDS]).any(axis=1)))
+        for start in range(0, one.size, _WORDS)
+    )
+
+
+def _view_bytes(array: Array) -> Array:
+    # a number that NumPy made of a whole array is no array
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def get_array(instruction: HloInstruction, operand: Value) -> Array:

@@ -66,8 +66,7 @@ def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multipl
     dtype = compute_product_dtype(lhs.dtype, rhs.dtype, result)
     if dtype.kind in "biu":
         return _multiply_integers(left, right, dtype).reshape(shape)
-    limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
-    return multiply(_lay_out(left, dtype, limit), _lay_out(right, dtype, limit)).reshape(shape)
+    return multiply(left, right, dtype).reshape(shape)
 
 
 def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
@@ -76,17 +75,20 @@ def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
     return transposed.reshape([math.prod(array.shape[d] for d in group) for group in groups])
 
 
-def _lay_out(array: Array, dtype: DType, limit: int) -> Array:
-    """Row-major matrices; those of more bytes than the limit may be transposed, which BLAS takes as they are.
+def _turn(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
+    """Returns of which operand BLAS gets the transposed matrices: of what has more bytes than the limit, and stands so."""
+    limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
+    first, second = (one.size * dtype.itemsize > limit and one.strides[1] < one.strides[2] for one in (left, right))
+    return first, second
 
-    A new array, for another dtype or layout, cannot be written: `RememberedProducts` keeps it as it is.
-    """
-    if array.size * dtype.itemsize > limit and array.strides[1] < array.strides[2]:
-        return _make_contiguous(array.swapaxes(1, 2), dtype).swapaxes(1, 2)
-    return _make_contiguous(array, dtype)
+
+def _lay_out(array: Array, dtype: DType, *, turned: bool) -> Array:
+    """Returns the matrices in row-major order, or such that their transposed ones are."""
+    return _make_contiguous(array.swapaxes(1, 2), dtype).swapaxes(1, 2) if turned else _make_contiguous(array, dtype)
 
 
 def _make_contiguous(array: Array, dtype: DType) -> Array:
+    """A new array, for another dtype or layout, cannot be written: `RememberedProducts` keeps it as it is."""
     result = np.ascontiguousarray(array, dtype)
     if not np.may_share_memory(result, array):
         result.flags.writeable = False
@@ -119,9 +121,10 @@ def evaluate_dot(instruction: HloInstruction, operands: tuple[Value, ...], scope
 DOT: Mapping[str, Evaluate] = {"dot": evaluate_dot}
 
 
-def multiply(left: Array, right: Array) -> Array:
+def multiply(left: Array, right: Array, dtype: DType) -> Array:
     """See `Multiply`."""
-    product: Array = np.matmul(left, right)
+    turned = _turn(left, right, dtype)
+    product: Array = np.matmul(_lay_out(left, dtype, turned=turned[0]), _lay_out(right, dtype, turned=turned[1]))
     return product
 
 
@@ -131,6 +134,7 @@ _SAMPLES = 64
 """Elements of an operand that are looked at before all of them are."""
 
 type _Form = tuple[tuple[int, ...], str, bytes]
+type _Key = tuple[int, int, tuple[bool, bool], str]
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +142,8 @@ class RememberedProducts:
     """Computes each large product once, for as long as its limit allows to keep the operands and the results.
 
     The program as written, without what kernels overwrite, and the schedule multiply the same arrays, for the most part, and
-    so do the modes of one operation. A product is another one where BLAS reads an operand the other way round.
+    so do the modes of one operation. Operands are compared before they are widened. A product is another one where BLAS
+    reads an operand the other way round.
     """
 
     limit: int
@@ -146,27 +151,26 @@ class RememberedProducts:
     hits: int = 0
     _size: int = 0
     _operands: dict[_Form, list[Array]] = field(default_factory=dict["_Form", list[Array]])
-    _products: dict[tuple[int, bool, int, bool], Array] = field(
-        default_factory=dict[tuple[int, bool, int, bool], Array]
-    )
-    """By the identities of the two operands that are kept, and whether each is read the other way round."""
+    _products: dict[_Key, Array] = field(default_factory=dict["_Key", Array])
+    """By the identities of the two operands that are kept, whether each is read the other way round, and the dtype."""
 
-    def multiply(self, left: Array, right: Array) -> Array:
+    def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
         """See `Multiply`."""
         if left.size * right.shape[2] < WORTHWHILE:
-            return multiply(left, right)
-        operands = (left, right)
-        turned = [not one.flags.c_contiguous for one in operands]
-        plain = [one.swapaxes(1, 2) if turn else one for one, turn in zip(operands, turned, strict=True)]
-        kept = [self._keep(one) for one in plain]
+            return multiply(left, right, dtype)
+        turned = _turn(left, right, dtype)
+        kept = [
+            self._keep(_make_contiguous(one.swapaxes(1, 2) if turn else one, one.dtype))
+            for one, turn in zip((left, right), turned, strict=True)
+        ]
         if kept[0] is None or kept[1] is None:
-            return multiply(left, right)
-        key = id(kept[0]), turned[0], id(kept[1]), turned[1]
+            return multiply(left, right, dtype)
+        key = id(kept[0]), id(kept[1]), turned, dtype.str
         found = self._products.get(key)
         if found is not None:
             self.hits += 1
             return found
-        product = multiply(left, right)
+        product = multiply(left, right, dtype)
         if self._size + product.nbytes <= self.limit:
             self._size += product.nbytes
             self._products[key] = product
@@ -175,7 +179,7 @@ class RememberedProducts:
     def _keep(self, operand: Array) -> Array | None:
         """Returns the operand as it is kept: the first one of its bits. None where there is no room for it."""
         flat = operand.reshape(-1)
-        form = operand.shape, operand.dtype.str, flat[:: max(1, flat.size // _SAMPLES)].tobytes()
+        form = operand.shape, operand.dtype.name, flat[:: max(1, flat.size // _SAMPLES)].tobytes()
         alike = self._operands.setdefault(form, [])
         found = next((one for one in alike if have_same_bits(one, operand)), None)
         if found is None and self._size + operand.nbytes <= self.limit:

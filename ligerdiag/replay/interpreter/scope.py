@@ -42,7 +42,7 @@ class Scope(Protocol):
 
     @property
     def multiply(self) -> "Multiply":
-        """Returns float[batch, m, k] x float[batch, k, n], both of one dtype of which BLAS has products."""
+        """Returns float[batch, m, k] x float[batch, k, n], computed in a dtype of which BLAS has products."""
         ...
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
@@ -53,8 +53,8 @@ class Scope(Protocol):
         ...
 
 
-type Multiply = Callable[[Array, Array], Array]
-"""The product of two stacks of matrices, which nobody changes afterwards."""
+type Multiply = Callable[[Array, Array, np.dtype[Any]], Array]
+"""The product of two stacks of matrices, computed in and of that dtype; nobody changes it afterwards."""
 
 type Evaluate = Callable[[HloInstruction, tuple[Value, ...], Scope], Value]
 """Computes one instruction from its operands' values; never changes them. Raises NotCoveredError."""

@@ -25,7 +25,7 @@ from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import TOKEN, ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype, have_same_bits
+from ligerdiag.replay.interpreter.dtypes import count_different, get_dimensions, get_dtype
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.launch import compute_payload_key, copy_buffers, do_share
 from ligerdiag.replay.runs.program import Kernels
@@ -124,11 +124,7 @@ def count_changed(before: Sequence[Array], after: Sequence[Array]) -> tuple[int,
     changed = total = 0
     for old, new in zip(before, after, strict=True):
         total += old.size
-        if have_same_bits(old, new):
-            continue
-        one = np.ascontiguousarray(old).reshape(-1).view(np.uint8).reshape(old.size, old.dtype.itemsize)
-        two = np.ascontiguousarray(new).reshape(-1).view(np.uint8).reshape(new.size, new.dtype.itemsize)
-        changed += int(np.any(one != two, axis=1).sum())
+        changed += count_different(old, new)
     return changed, total
 
 

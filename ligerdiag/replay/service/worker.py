@@ -165,24 +165,18 @@ def render_replay_answer(answer: ReplayAnswer) -> str:
     return json.dumps({"answer": encode_record(answer)}) + "\n"
 
 
-class _Heap:
-    """The memory of freed arrays is kept for the next ones of a case, and given back behind it.
+def _keep_freed_memory() -> None:
+    """The memory of freed arrays is kept for the next ones, as long as the process lives.
 
     By default glibc gives back each large array at once, and the kernel clears its pages again for the next one: a fifth of
-    the time of a large case. Another C library is left as it is.
+    the time of a large case, and on a virtual machine more. Another C library is left as it is.
     """
-
-    def __init__(self) -> None:
-        try:
-            self._libc = ctypes.CDLL("libc.so.6")
-            self._libc.mallopt(_M_MMAP_MAX, 0)
-            self._libc.mallopt(_M_TRIM_THRESHOLD, -1)
-        except (OSError, AttributeError):
-            self._libc = None
-
-    def give_back(self) -> None:
-        if self._libc is not None:
-            self._libc.malloc_trim(0)
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_MMAP_MAX, 0)
+        libc.mallopt(_M_TRIM_THRESHOLD, -1)
+    except (OSError, AttributeError):
+        return
 
 
 def prepare() -> Answerer:
@@ -196,7 +190,7 @@ def prepare() -> Answerer:
     from ligerdiag.replay.runs.given import compute_given
 
     import_kernel_libraries()
-    heap = _Heap()
+    _keep_freed_memory()
     loader = CaseLoader(once=True)
     last: dict[str, Given] = {}
 
@@ -223,8 +217,6 @@ def prepare() -> Answerer:
         except Exception as fault:
             traceback.print_exception(fault)
             replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
-        finally:
-            heap.give_back()
         return render_replay_answer(ReplayAnswer(replay=replay, dependencies=loader.compute_dependencies()))
 
     return answer

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from ligerdiag.replay.interpreter import products
-from ligerdiag.replay.interpreter.dtypes import have_same_bits
+from ligerdiag.replay.interpreter.dtypes import count_different, have_same_bits
 from ligerdiag.replay.interpreter.products import RememberedProducts
 
 
@@ -16,25 +17,28 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> RememberedProducts:
     return RememberedProducts(1 << 20)
 
 
+F32 = np.dtype(np.float32)
+
+
 def draw(seed: int, *shape: int) -> Any:
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
 def test_equal_bits_are_multiplied_once_wherever_they_stand(remembered: RememberedProducts) -> None:
     x, w = draw(0, 1, 20, 30), draw(1, 1, 30, 40)
-    first = remembered.multiply(x, w)
-    assert remembered.multiply(x.copy(), w.copy()) is first
+    first = remembered.multiply(x, w, F32)
+    assert remembered.multiply(x.copy(), w.copy(), F32) is first
     assert remembered.hits == 1
     assert np.array_equal(first, x @ w)
 
 
 def test_an_operand_that_was_overwritten_is_another_one(remembered: RememberedProducts) -> None:
     x, w = draw(0, 1, 20, 30), draw(1, 1, 30, 40)
-    remembered.multiply(x, w)
+    remembered.multiply(x, w, F32)
     w[0, 17, 3] += 1  # between the elements that are looked at first
-    assert np.array_equal(remembered.multiply(x, w), x @ w)
+    assert np.array_equal(remembered.multiply(x, w, F32), x @ w)
     x[...] = 0
-    assert not remembered.multiply(x, w).any()
+    assert not remembered.multiply(x, w, F32).any()
     assert remembered.hits == 0
 
 
@@ -42,25 +46,38 @@ def test_what_only_this_view_cannot_write_may_change(remembered: RememberedProdu
     x, w = draw(0, 1, 20, 30), draw(1, 1, 30, 40)
     view = x[:]
     view.flags.writeable = False
-    remembered.multiply(view, w)
+    remembered.multiply(view, w, F32)
     x[...] = 0
-    assert not remembered.multiply(view, w).any()
+    assert not remembered.multiply(view, w, F32).any()
     assert remembered.hits == 0
 
 
 def test_a_matrix_and_its_transpose_are_two_factors(remembered: RememberedProducts) -> None:
     x, w = draw(0, 1, 30, 30), draw(1, 1, 30, 30)
     for left, right in ((x, w), (x, w.swapaxes(1, 2)), (x.swapaxes(1, 2), w), (w, x)):
-        assert np.array_equal(remembered.multiply(left, right), left @ right)
+        assert np.array_equal(remembered.multiply(left, right, F32), left @ right)
     assert remembered.hits == 0
-    remembered.multiply(x, w.swapaxes(1, 2))
+    remembered.multiply(x, w.swapaxes(1, 2), F32)
     assert remembered.hits == 1
+
+
+def test_narrow_operands_are_widened_once_and_are_those_of_their_dtype(remembered: RememberedProducts) -> None:
+    bits = np.arange(600, dtype=np.uint8).reshape(1, 20, 30) % 100
+    ones = np.ones((1, 30, 40), ml_dtypes.bfloat16)
+    for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+        narrow = bits.view(dtype)
+        found = remembered.multiply(narrow, ones, F32)
+        assert np.array_equal(found, narrow.astype(np.float32) @ ones.astype(np.float32))
+        assert remembered.multiply(narrow.copy(), ones, F32) is found
+    assert remembered.hits == 2
+    wide = remembered.multiply(narrow, ones, np.dtype(np.float64))
+    assert wide.dtype == np.float64
 
 
 def test_beyond_the_limit_products_are_computed_again() -> None:
     remembered = RememberedProducts(0)
     x, w = draw(0, 1, 1100, 1000), draw(1, 1, 1000, 1000)
-    assert np.array_equal(remembered.multiply(x, w), remembered.multiply(x, w))
+    assert np.array_equal(remembered.multiply(x, w, F32), remembered.multiply(x, w, F32))
     assert remembered.hits == 0
 
 
@@ -77,3 +94,14 @@ def test_bits_are_compared_to_the_last_byte(size: int) -> None:
     number: Any = np.float32(1) + np.float32(2)
     assert have_same_bits(number, np.array(3, np.float32))
     assert not have_same_bits(number, np.array(4, np.float32))
+
+
+def test_elements_that_differ_are_counted_in_every_width() -> None:
+    for dtype in (np.uint8, np.bool_, ml_dtypes.bfloat16, np.float32, np.float64, np.complex128):
+        one = np.zeros((700, 400), dtype)
+        other = one.copy()
+        other[0, 0], other[3, 399], other[699, 399] = 1, 1, 1
+        assert count_different(one, other) == 3
+        assert count_different(one.T, other.T) == 3
+        assert count_different(one, one.copy()) == 0
+    assert count_different(np.zeros(2, np.float32), np.array([0.0, -0.0], np.float32)) == 1
