@@ -2,9 +2,9 @@
 
   (1) An operand is recognised by its tag: the instruction itself, or what a fusion's parameter stands for, through bitcasts
       and get-tuple-elements, carries the tag of the operation that the operand is meant to come from.
-  (2) Twins (`reaching_definitions`) are one operation to XLA, and so are an operation and what only reshapes its result:
-      an operand with the tag of either is recognised, too. So is what goes through a barrier of the author's: XLA may name a
-      collective after the barrier that it has moved the value through.
+  (2) Twins (`reaching_definitions`) are one operation to XLA, and so are an operation and what only reshapes its result, or
+      one of the results of a kernel: an operand with the tag of either is recognised, too. So is what goes through a barrier
+      of the author's: XLA may name a collective after the barrier that it has moved the value through.
   (3) An element of a loop's state has no tag: where both programs hand one in, at the operation's same place, they are
       taken for the same element.
   (4) An argument of the program needs no tag: XLA joins it with nothing.
@@ -44,6 +44,7 @@ type OperandEdge = tuple[TagPath, Labels]
 _UNTOUCHED: OperandEdge = (), 0
 """An operand that has to do with no kernel."""
 _EXCHANGED, _FOLDED = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
+_RESHAPES = having(Trait.SAME_ELEMENTS)
 _ANY_ORDER = having(Trait.COMMUTES) | _EXCHANGED
 _FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
 _NOTHING = frozenset[str]()
@@ -90,7 +91,7 @@ class Operands:
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
             elsewhere = [seen for (edge, _), (seen, _) in zip(edges, operands, strict=True) if seen and not edge]
-            if any(edge and self._twins.are_one(edge, seen) for seen in elsewhere for edge, _ in edges):
+            if any(edge and self._are_one(edge, seen) for seen in elsewhere for edge, _ in edges):
                 continue
             if elsewhere and edges is not tagged.edges and tagged.opcode in _EXCHANGED:
                 as_written = zip(tagged.edges, operands, strict=True)
@@ -102,7 +103,7 @@ class Operands:
 
     def stands_for(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
         """Whether what was seen is in the place of the operand, (2) and (6)."""
-        if self._twins.are_one(edge, seen):
+        if self._are_one(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
         if tagged.opcode in _EXCHANGED:
@@ -111,11 +112,23 @@ class Operands:
         while pending:
             found = self.intended.tagged.get(pending.pop())
             above = found.operands - known if found is not None and found.opcode in chain else ()
-            if any(self._twins.are_one(one, seen) for one in above):
+            if any(self._are_one(one, seen) for one in above):
                 return True
             known.update(above)
             pending += above
         return False
+
+    def _are_one(self, one: TagPath, other: TagPath) -> bool:
+        """See (2)."""
+        if self._twins.are_one(one, other):
+            return True
+        return bool(one and other) and (self._find_source(one) == other or self._find_source(other) == one)
+
+    def _find_source(self, path: TagPath) -> TagPath:
+        """Returns the operation that it only reshapes the result of, or one of several results, as of a kernel."""
+        while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES and len(found.operands) == 1:
+            (path,) = found.operands
+        return path
 
     @cached_property
     def _twins(self) -> Twins:
@@ -137,22 +150,20 @@ class Operands:
         for edges in _list_orders(tagged):
             pairs = list(zip(edges, operands, strict=True))
             is_like = [self._is_like(edge, seen) for (edge, labels), seen in pairs if labels]
-            is_unlike = any(edge and seen and not self._twins.are_one(edge, seen) for (edge, _), (seen, _) in pairs)
+            is_unlike = any(edge and seen and not self._are_one(edge, seen) for (edge, _), (seen, _) in pairs)
             if is_like and all(is_like) and not is_unlike:
                 return True
         return False
 
     def _is_like(self, edge: TagPath, seen: OperandEdge) -> bool:
         """Whether what was seen surely is the operand, or is an argument as that is."""
-        return seen != UNSEEN and (self._twins.are_one(edge, seen[0]) if edge and seen[0] else edge == seen[0])
+        return seen != UNSEEN and (self._are_one(edge, seen[0]) if edge and seen[0] else edge == seen[0])
 
     def _look_through(self, path: TagPath, tagged: TaggedSet) -> TagPath:
         """Returns what goes through a barrier in the place of the barrier, if the operation is meant to read that."""
         leaves = self._barriers.get(path[-1], ()) if path else ()
         meant = (edge for edge, _ in tagged.edges if edge)
-        return next(
-            (edge for edge in meant for leaf in leaves if self._twins.are_one((*path[:-1], leaf[-1]), edge)), path
-        )
+        return next((edge for edge in meant for leaf in leaves if self._are_one((*path[:-1], leaf[-1]), edge)), path)
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
         """See (5)."""
