@@ -12,6 +12,8 @@
       meant to be an operand of: XLA has put together what is multiplied or added one after the other.
   (6) What an operand is made of by factors is in its place where XLA has moved these to the other operand of a product; so
       is what it is made of by terms, in a sum.
+  (7) What XLA slices out of a joined product is named after one of the products. It is that one, if there it is meant, where
+      no kernel's write is in any of them.
 
 An instruction surely is the author's operation if it is named after it. The partitioner makes many operations anew, a
 `dot.2` from each `dot_general`, that have nothing of it but the metadata, as has much that is another operation. Such an
@@ -183,22 +185,28 @@ class Operands:
                 seen = next((s for s in self.actual.sightings.get(path, ()) if s.instruction is one), None)
                 if seen is not None and seen.scheduled is scheduled:
                     return path, seen.labels
-            if one.opcode in _NAMES:
+            if one.opcode in _NAMES or self._is_part(one):
                 one = one.operands[0]
             elif one.opcode == "parameter" and sighting.instruction is not scheduled:
-                return self._describe_read(sighting, one.proto.parameter_number)
+                return self._describe_read(sighting, one.proto.parameter_number, is_part=self._is_part(operand))
             elif sighting.instruction is scheduled:
                 return self._describe_read(sighting, scheduled.operands.index(operand))
             else:
                 return UNSEEN
 
-    def _describe_read(self, sighting: Sighting, number: int) -> OperandEdge:
-        """Returns the edge to what the scheduled instruction reads as this operand."""
+    def _describe_read(self, sighting: Sighting, number: int, *, is_part: bool = False) -> OperandEdge:
+        """Returns the edge to what the scheduled instruction reads as this operand; is_part: it takes a part of it, (7)."""
         operand = sighting.scheduled.operands[number]
         path = self._find_tag(operand)
-        if not path and not _is_argument(operand, self.run.optimized):
+        labels = unite(labels for read, _, labels in sighting.reads if read == number)
+        is_unseen = is_part and (not path or self.run.space.any_fresh(labels))
+        if is_unseen or (not path and not _is_argument(operand, self.run.optimized)):
             return UNSEEN
-        return path, unite(labels for read, _, labels in sighting.reads if read == number)
+        return path, labels
+
+    def _is_part(self, value: HloInstruction) -> bool:
+        """Whether XLA takes a part of what it has joined, (7)."""
+        return value.opcode == "slice" and self._is_made(value)
 
     def _find_tag(self, value: HloInstruction) -> TagPath:
         """Returns the tag of the operation whose bytes the value names; of a fusion's result, that of its last operation;
@@ -216,10 +224,13 @@ class Operands:
 
     def _get_tag(self, value: HloInstruction) -> TagPath:
         """Returns the path of the operation that the instruction is named after; () of a concatenation that XLA has made."""
-        path = self.run.optimized.tags.get(value.id, ())
-        meant = self.intended.tagged.get(path)
-        is_made = value.opcode == "concatenate" and meant is not None and meant.opcode != value.opcode
-        return () if is_made else path
+        is_made = value.opcode == "concatenate" and self._is_made(value)
+        return () if is_made else self.run.optimized.tags.get(value.id, ())
+
+    def _is_made(self, value: HloInstruction) -> bool:
+        """Whether it is named after an operation of the author's of another kind."""
+        meant = self.intended.tagged.get(self.run.optimized.tags.get(value.id, ()))
+        return meant is not None and meant.opcode != value.opcode
 
 
 def _list_orders(tagged: TaggedSet) -> list[tuple[OperandEdge, ...]]:

@@ -1,0 +1,50 @@
+"""Every model in every mode, on one device and on two: CASES."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+
+from kernels.modes import Mode
+from ligerdiag.model.case import Arg, Case
+from tests.models import language, losses, steps
+from tests.models.fused import Fused, Model
+
+MODELS: Mapping[Model, tuple[Any, ...]] = {**language.MODELS, **losses.MODELS, **steps.MODELS}
+
+
+def compute(model: Model, mode: Mode | None, *arguments: Any) -> dict[str, Any]:
+    """Returns what the model returns, its kernels in that mode, or in plain jnp."""
+    return model(Fused(mode), *arguments)
+
+
+def _split(argument: Any) -> Any:
+    """Returns the arrays split over two devices by their first dimension."""
+    is_leaf = lambda one: isinstance(one, Arg)  # noqa: E731
+    return jax.tree.map(_split_array, argument, is_leaf=is_leaf)
+
+
+def _split_array(arg: Arg) -> Arg:
+    return replace(arg, partition=("x",)) if arg.shape and arg.shape[0] % 2 == 0 else arg
+
+
+def _make_cases(model: Model, arguments: tuple[Any, ...], mode: Mode) -> tuple[Case, ...]:
+    one = Case(
+        name=model.__name__,
+        params=(mode,),
+        function=partial(compute, model, mode),
+        args=arguments,
+        reference=partial(compute, model, None),
+    )
+    data = tuple(argument if isinstance(argument, dict) else _split(argument) for argument in arguments)
+    both = tuple(map(_split, arguments))
+    return (
+        one,
+        replace(one, params=("data", mode), args=data, mesh={"x": 2}, reference=None),
+        replace(one, params=("data and weights", mode), args=both, mesh={"x": 2}, reference=None),
+    )
+
+
+CASES = tuple(case for model, args in MODELS.items() for mode in Mode for case in _make_cases(model, args, mode))
