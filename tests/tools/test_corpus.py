@@ -57,6 +57,14 @@ def test_the_programs_kept_here_are_those_that_are_drawn_now() -> None:
     assert len(corpus.read_corpus(corpus.CORPUS)) > 10_000
 
 
+def test_what_xla_slices_out_of_a_joined_product_is_that_product() -> None:
+    """XLA scales the other operand of `v18` instead of the product, which a kernel overwrites, and takes the product from
+    before the kernel, out of three that are joined."""
+    words = {seed: letters for seed, letters in corpus.read_corpus(corpus.CORPUS).items() if seed == 723082}
+    (verdicts,) = corpus.judge(words, jobs=1)
+    assert corpus.compare(verdicts, words).missed == ()
+
+
 @pytest.mark.nightly
 def test_no_mend_has_broken_others() -> None:
     words = dict(sorted(corpus.read_corpus(corpus.CORPUS).items())[::40])
