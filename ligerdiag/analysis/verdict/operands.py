@@ -12,8 +12,8 @@
       meant to be an operand of: XLA has put together what is multiplied or added one after the other.
   (6) What an operand is made of by factors is in its place where XLA has moved these to the other operand of a product; so
       is what it is made of by terms, in a sum.
-  (7) What XLA slices out of a joined product is named after one of the products. It is that one, if there it is meant, where
-      no kernel's write is in any of them.
+  (7) What XLA slices out of a joined product is named after one of the products, and recognised as that one where no
+      kernel's write is in any of them: which of them the others' operands belong to is not known.
 
 An instruction surely is the author's operation if it is named after it. The partitioner makes many operations anew, a
 `dot.2` from each `dot_general`, that have nothing of it but the metadata, as has much that is another operation. Such an
@@ -127,7 +127,7 @@ class Operands:
         return bool(one and other) and (self._find_source(one) == other or self._find_source(other) == one)
 
     def _find_source(self, path: TagPath) -> TagPath:
-        """Returns the operation that it only reshapes the result of, or one of several results, as of a kernel."""
+        """Returns the operation whose result, or one of whose results, is reshaped and nothing else."""
         while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES and len(found.operands) == 1:
             (path,) = found.operands
         return path
@@ -178,17 +178,18 @@ class Operands:
     def _recognise(self, operand: HloInstruction, sighting: Sighting) -> OperandEdge:
         """Returns by (1) the tag path and dependence set; () as a path if the operand is not recognised, and `UNSEEN` if it
         is not read from memory either, (4)."""
-        scheduled, one = sighting.scheduled, operand
+        scheduled, one, is_part = sighting.scheduled, operand, False
         while True:
             path = self._get_tag(one)
             if path:
                 seen = next((s for s in self.actual.sightings.get(path, ()) if s.instruction is one), None)
                 if seen is not None and seen.scheduled is scheduled:
-                    return path, seen.labels
+                    return UNSEEN if is_part and self.run.space.any_fresh(seen.labels) else (path, seen.labels)
+            is_part |= self._is_part(one)
             if one.opcode in _NAMES or self._is_part(one):
                 one = one.operands[0]
             elif one.opcode == "parameter" and sighting.instruction is not scheduled:
-                return self._describe_read(sighting, one.proto.parameter_number, is_part=self._is_part(operand))
+                return self._describe_read(sighting, one.proto.parameter_number, is_part=is_part)
             elif sighting.instruction is scheduled:
                 return self._describe_read(sighting, scheduled.operands.index(operand))
             else:
