@@ -1,33 +1,17 @@
 """The kernels as a model calls them: all in one mode, or in plain jnp; and what models have in common."""
 
+import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from kernels.cross_entropy import api as cross_entropy
-from kernels.cross_entropy import reference as plain_cross_entropy
-from kernels.fused_linear_cross_entropy import api as fused_linear_cross_entropy
-from kernels.fused_linear_cross_entropy import reference as plain_fused_linear_cross_entropy
-from kernels.geglu import api as geglu
-from kernels.geglu import reference as plain_geglu
-from kernels.jsd import api as jsd
-from kernels.jsd import reference as plain_jsd
-from kernels.kl_div import api as kl_div
-from kernels.kl_div import reference as plain_kl_div
-from kernels.layer_norm import api as layer_norm
-from kernels.layer_norm import reference as plain_layer_norm
 from kernels.modes import Mode
-from kernels.rms_norm import api as rms_norm
-from kernels.rms_norm import reference as plain_rms_norm
-from kernels.rope import api as rope
-from kernels.rope import reference as plain_rope
-from kernels.swiglu import api as swiglu
-from kernels.swiglu import reference as plain_swiglu
+from kernels.rope.reference import compute_angles
 from ligerdiag.model.case import Arg, Draw
 
 BATCH, TOKENS, WIDTH, HEADS, VOCABULARY, HIDDEN = 2, 16, 32, 4, 64, 48
@@ -37,51 +21,30 @@ type Weights = dict[str, Any]
 type Model = Callable[..., dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Fused:
-    """The operations; mode: None for plain jnp."""
+type Fused = Any
+"""The kernels by their names, as `fuse` returns them."""
+KERNELS = (
+    "cross_entropy",
+    "fused_linear_cross_entropy",
+    "rms_norm",
+    "layer_norm",
+    "swiglu",
+    "geglu",
+    "rope",
+    "kl_div",
+    "jsd",
+)
 
-    mode: Mode | None
 
-    def _choose(self, kernel: Any, plain: Any) -> Any:
-        return plain if self.mode is None else partial(kernel, mode=self.mode)
+def fuse(mode: Mode | None) -> Fused:
+    """Returns the kernels in that mode, or what they compute in plain jnp."""
+    if mode is None:
+        return SimpleNamespace(**{name: _find(name, "reference") for name in KERNELS})
+    return SimpleNamespace(**{name: partial(_find(name, "api"), mode=mode) for name in KERNELS})
 
-    @property
-    def loss(self) -> Any:
-        return self._choose(cross_entropy.cross_entropy, plain_cross_entropy.cross_entropy)
 
-    @property
-    def linear_loss(self) -> Any:
-        kernel = fused_linear_cross_entropy.fused_linear_cross_entropy
-        return self._choose(kernel, plain_fused_linear_cross_entropy.fused_linear_cross_entropy)
-
-    @property
-    def rms_norm(self) -> Any:
-        return self._choose(rms_norm.rms_norm, plain_rms_norm.rms_norm)
-
-    @property
-    def layer_norm(self) -> Any:
-        return self._choose(layer_norm.layer_norm, plain_layer_norm.layer_norm)
-
-    @property
-    def swiglu(self) -> Any:
-        return self._choose(swiglu.swiglu, plain_swiglu.swiglu)
-
-    @property
-    def geglu(self) -> Any:
-        return self._choose(geglu.geglu, plain_geglu.geglu)
-
-    @property
-    def rope(self) -> Any:
-        return self._choose(rope.rope, plain_rope.rope)
-
-    @property
-    def kl_div(self) -> Any:
-        return self._choose(kl_div.kl_div, plain_kl_div.kl_div)
-
-    @property
-    def jsd(self) -> Any:
-        return self._choose(jsd.jsd, plain_jsd.jsd)
+def _find(name: str, room: str) -> Callable[..., Any]:
+    return getattr(importlib.import_module(f"kernels.{name}.{room}"), name)
 
 
 def attend(fused: Fused, x: Any, weights: Weights, *, is_turned: bool = False, is_normed: bool = False) -> Any:
@@ -92,7 +55,7 @@ def attend(fused: Fused, x: Any, weights: Weights, *, is_turned: bool = False, i
     if is_normed:
         queries, keys = fused.rms_norm(queries, weights["q_norm"]), fused.rms_norm(keys, weights["k_norm"])
     if is_turned:
-        queries, keys = fused.rope(queries, keys, *plain_rope.compute_angles(tokens, width // HEADS))
+        queries, keys = fused.rope(queries, keys, *compute_angles(tokens, width // HEADS))
     scores = jnp.einsum("bthd,bshd->bhts", queries, keys) / math.sqrt(width // HEADS)
     scores = jnp.where(jnp.tril(jnp.ones((tokens, tokens), bool)), scores, -1e9)
     mixed = jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores, -1), values)

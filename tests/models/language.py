@@ -35,7 +35,7 @@ def gpt2(fused: Fused, weights: Any, ids: Any, targets: Any) -> dict[str, Any]:
             x += attend(fused, fused.layer_norm(x, own["scale_1"], own["shift_1"]), own)
             x += jax.nn.gelu(fused.layer_norm(x, own["scale_2"], own["shift_2"]) @ own["up"]) @ own["down"]
         logits = fused.layer_norm(x, weights["scale"], weights["shift"]) @ weights["embedding"].T
-        return fused.loss(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
+        return fused.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
 
     loss, gradients = jax.value_and_grad(compute)(weights)
     return {"loss": loss, **name_leaves(gradients)}
@@ -53,7 +53,7 @@ def scanned_llama(fused: Fused, weights: Any, ids: Any, targets: Any) -> dict[st
 
         x, _ = lax.scan(layer, weights["embedding"][ids], weights["layers"])
         x = fused.rms_norm(x, weights["scale"])
-        return fused.linear_loss(x.reshape(-1, WIDTH), weights["head"], targets.reshape(-1))
+        return fused.fused_linear_cross_entropy(x.reshape(-1, WIDTH), weights["head"], targets.reshape(-1))
 
     loss, gradients = jax.value_and_grad(compute)(weights)
     return {"loss": loss, **name_leaves(gradients)}
@@ -66,7 +66,7 @@ def normed_queries(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str
         mixed = attend(fused, fused.rms_norm(x, weights["scale_1"]), weights, is_turned=True, is_normed=True)
         y = x + fused.rms_norm(mixed, weights["scale_2"])
         logits = (y @ weights["head"]).reshape(-1, VOCABULARY)
-        return fused.loss(logits, targets.reshape(-1), logit_soft_cap=30.0)
+        return fused.cross_entropy(logits, targets.reshape(-1), logit_soft_cap=30.0)
 
     loss, gradients = jax.value_and_grad(compute)(weights)
     return {"loss": loss, **name_leaves(gradients)}
@@ -79,7 +79,7 @@ def parallel_blocks(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[st
         hidden = fused.layer_norm(x, weights["scale_1"], weights["shift_1"])
         mlp = fused.swiglu(hidden @ weights["gate"], hidden @ weights["up"]) @ weights["down"]
         y = x + attend(fused, hidden, weights, is_turned=True) + mlp
-        return fused.loss((y @ weights["head"]).reshape(-1, VOCABULARY), targets.reshape(-1))
+        return fused.cross_entropy((y @ weights["head"]).reshape(-1, VOCABULARY), targets.reshape(-1))
 
     loss, gradients = jax.value_and_grad(compute)(weights)
     return {"loss": loss, **name_leaves(gradients)}
@@ -95,7 +95,7 @@ def experts(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, Any]:
         gate, up = (jnp.einsum("td,edf->tef", x, weights[name]) for name in ("gate", "up"))
         mixed = jnp.einsum("tef,efd,te->td", fused.geglu(gate, up), weights["down"], gates)
         penalty = 0.1 * jnp.mean(jax.nn.logsumexp(router, -1) ** 2) + 0.01 * jnp.mean(gate**2)
-        return fused.loss((x + mixed) @ weights["head"], targets) + penalty
+        return fused.cross_entropy((x + mixed) @ weights["head"], targets) + penalty
 
     loss, gradients = jax.value_and_grad(compute)(weights)
     return {"loss": loss, **name_leaves(gradients)}
@@ -111,7 +111,7 @@ def two_streams(fused: Fused, weights: Any, x: Any, y: Any, targets: Any) -> dic
             one += attend(fused, fused.layer_norm(other, own["scale_1"], own["shift_1"]), own)
             hidden = fused.layer_norm(one, own["scale_2"], own["shift_2"])
             other += fused.geglu(hidden @ own["gate"], one @ own["up"]) @ own["down"]
-        return fused.loss(((one + other) @ weights["head"]).reshape(-1, VOCABULARY), targets.reshape(-1))
+        return fused.cross_entropy(((one + other) @ weights["head"]).reshape(-1, VOCABULARY), targets.reshape(-1))
 
     loss, gradients = jax.value_and_grad(compute)(weights)
     return {"loss": loss, **name_leaves(gradients)}

@@ -22,7 +22,7 @@ def contrastive(fused: Fused, weights: Any, texts: Any, images: Any) -> dict[str
         logits = jnp.exp(weights["temperature"]) * one @ other.T
         labels = jnp.arange(ROWS)
         right = jnp.mean((jnp.argmax(logits, -1) == labels).astype(jnp.float32))
-        return (fused.loss(logits, labels) + fused.loss(logits.T, labels)) / 2, right
+        return (fused.cross_entropy(logits, labels) + fused.cross_entropy(logits.T, labels)) / 2, right
 
     (loss, right), gradients = jax.value_and_grad(compute, has_aux=True)(weights)
     return {"loss": loss, "right": right, **name_leaves(gradients)}
@@ -32,7 +32,7 @@ def preference(fused: Fused, head: Any, frozen: Any, x: Any, y: Any, chosen: Any
     """Four losses for each token, two by a head that is not trained (DPO)."""
 
     def score(head: Any, x: Any, targets: Any) -> Any:
-        return -fused.loss(x @ head, targets, reduction="none").reshape(-1, TOKENS).sum(-1)
+        return -fused.cross_entropy(x @ head, targets, reduction="none").reshape(-1, TOKENS).sum(-1)
 
     def compute(head: Any) -> Any:
         margin = score(head, x, chosen) - score(head, y, rejected)
@@ -48,7 +48,7 @@ def distillation(fused: Fused, weights: Any, teacher: Any, x: Any, targets: Any)
 
     def compute(weights: Any) -> Any:
         logits = jax.nn.relu(x @ weights["w"]) @ weights["head"]
-        return fused.jsd(logits, x @ teacher) + 0.5 * fused.loss(logits, targets)
+        return fused.jsd(logits, x @ teacher) + 0.5 * fused.cross_entropy(logits, targets)
 
     loss, gradients = jax.value_and_grad(compute)(weights)
     return {"loss": loss, **name_leaves(gradients)}
@@ -74,7 +74,7 @@ def entropy_bonus(fused: Fused, head: Any, x: Any, targets: Any, counts: Any) ->
         logits = x @ head
         centred = logits - lax.stop_gradient(logits.max(-1, keepdims=True))
         entropy = -jnp.sum(jax.nn.softmax(centred) * jax.nn.log_softmax(centred), -1).mean()
-        loss = fused.loss(logits, targets, where=counts > 0.5)
+        loss = fused.cross_entropy(logits, targets, where=counts > 0.5)
         return loss - 0.1 * entropy, jnp.take_along_axis(logits, targets[:, None], 1)[:, 0]
 
     (loss, picked), gradient = jax.value_and_grad(compute, has_aux=True)(head)
@@ -87,7 +87,7 @@ def two_heads(fused: Fused, weights: Any, x: Any, first: Any, second: Any) -> di
     def compute(weights: Any) -> Any:
         hidden = fused.rms_norm(x @ weights["w"], weights["scale"])
         one, other = hidden @ weights["head"], hidden @ weights["next"]
-        return fused.loss(one, first) + 0.3 * fused.loss(other, second), jax.nn.logsumexp(one, -1)
+        return fused.cross_entropy(one, first) + 0.3 * fused.cross_entropy(other, second), jax.nn.logsumexp(one, -1)
 
     (loss, sums), gradients = jax.value_and_grad(compute, has_aux=True)(weights)
     return {"loss": loss, "sums": sums, **name_leaves(gradients)}
@@ -98,7 +98,7 @@ def adapters(fused: Fused, frozen: Any, weights: Any, x: Any, targets: Any) -> d
 
     def compute(weights: Any) -> Any:
         logits = x @ frozen + x @ weights["down"] @ weights["up"] * 2.0
-        return fused.loss(logits, targets), jnp.std(logits)
+        return fused.cross_entropy(logits, targets), jnp.std(logits)
 
     (loss, spread), gradients = jax.value_and_grad(compute, has_aux=True)(weights)
     return {"loss": loss, "spread": spread, **name_leaves(gradients)}

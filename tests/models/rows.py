@@ -10,14 +10,14 @@ import jax
 from kernels.modes import Mode
 from ligerdiag.model.case import Arg, Case
 from tests.models import language, losses, steps
-from tests.models.fused import Fused, Model
+from tests.models.fused import Model, fuse
 
 MODELS: Mapping[Model, tuple[Any, ...]] = {**language.MODELS, **losses.MODELS, **steps.MODELS}
 
 
 def compute(model: Model, mode: Mode | None, *arguments: Any) -> dict[str, Any]:
     """Returns what the model returns, its kernels in that mode, or in plain jnp."""
-    return model(Fused(mode), *arguments)
+    return model(fuse(mode), *arguments)
 
 
 def _split(argument: Any) -> Any:

@@ -17,7 +17,7 @@ def microbatches(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, 
     """Gradients are summed up in a scan, clipped by their norm, and applied."""
 
     def compute(weights: Any, x: Any, targets: Any) -> Any:
-        return fused.loss(fused.rms_norm(x @ weights["w"], weights["scale"]) @ weights["head"], targets)
+        return fused.cross_entropy(fused.rms_norm(x @ weights["w"], weights["scale"]) @ weights["head"], targets)
 
     def add(total: Any, batch: Any) -> Any:
         loss, gradients = jax.value_and_grad(compute)(weights, *batch)
@@ -34,7 +34,7 @@ def iterations(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, An
 
     def compute(weights: Any, x: Any, targets: Any) -> Any:
         hidden = fused.layer_norm(x @ weights["w"], weights["scale"], weights["shift"])
-        return fused.loss(hidden @ weights["head"], targets)
+        return fused.cross_entropy(hidden @ weights["head"], targets)
 
     def step(number: Any, carried: Any) -> Any:
         weights, total = carried
@@ -56,7 +56,7 @@ def recurrent(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, Any
             return fused.rms_norm(state, weights["scale"]), state
 
         last, states = lax.scan(step, jnp.zeros_like(x[0]), x)
-        return fused.loss(last @ weights["head"], targets) + 0.01 * jnp.mean(states**2)
+        return fused.cross_entropy(last @ weights["head"], targets) + 0.01 * jnp.mean(states**2)
 
     loss, gradients = jax.value_and_grad(compute)(weights)
     return {"loss": loss, **name_leaves(gradients)}
@@ -70,7 +70,7 @@ def unrolled(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, Any]
         for number in range(3):
             hidden = fused.rms_norm(x[number], weights["scale"])
             mlp = fused.swiglu(hidden @ weights["gate"], hidden @ weights["up"]) @ weights["down"]
-            total += fused.linear_loss(x[number] + mlp, weights["head"], targets[number])
+            total += fused.fused_linear_cross_entropy(x[number] + mlp, weights["head"], targets[number])
         return total / 3
 
     loss, gradients = jax.value_and_grad(compute)(weights)

@@ -8,6 +8,7 @@ import ctypes
 import json
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -171,12 +172,10 @@ def _keep_freed_memory() -> None:
     By default glibc gives back each large array at once, and the kernel clears its pages again for the next one: a fifth of
     the time of a large case, and on a virtual machine more. Another C library is left as it is.
     """
-    try:
+    with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(_M_MMAP_MAX, 0)
         libc.mallopt(_M_TRIM_THRESHOLD, -1)
-    except (OSError, AttributeError):
-        return
 
 
 def prepare() -> Answerer:
