@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
+from ligerdiag.artifacts.artifact import UNOPTIMIZED
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.hlo.shape import DTYPE_NAMES, iterate_leaf_shapes
 from ligerdiag.model.report import Status
 from tests.gpu.conftest import parametrize_cases
 
@@ -35,12 +38,19 @@ def test_schedule_replay_and_device_say_the_same(
     assert case.device is not None
     assert case.device.error == ""
     assert case.status is Status.EXPECTED, (case.mismatch, case.disagreements)
-    tolerance = BF16 if "bf16" in case.id or "bfloat16" in case.id else F32
+    tolerance = BF16 if "bf16" in _list_dtypes(Path(case.artifact)) else F32
     errors = {name: output.replay_error for name, output in case.device.outputs.items()}
     assert {name: error for name, error in errors.items() if error is None or not error <= tolerance} == {}
     unsteady = any(output.unsteady for output in case.device.outputs.values())
     found = "LD017" in {finding.rule for finding in case.findings}
     assert (unsteady, found) == (case.id == UNSTEADY,) * 2
+
+
+def _list_dtypes(artifact: Path) -> set[str]:
+    """Returns the element types of everything that the program computes, in XLA's names."""
+    program, _ = load_hlo(artifact / UNOPTIMIZED)
+    leaves = (leaf for one in program.instructions for _, leaf in iterate_leaf_shapes(one.shape))
+    return {DTYPE_NAMES.get(leaf.element_type, "") for leaf in leaves}
 
 
 def test_the_case_that_is_not_steady_is_among_them(case_ids: tuple[str, ...]) -> None:
