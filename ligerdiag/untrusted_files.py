@@ -37,7 +37,13 @@ SMALL_UNPACKED_BYTES = 16 << 20
 MAXIMUM_GZIP_MEMBERS = 1 << 16
 """bgzip, which makes the most, makes one of each 64 KiB: 4 GiB. An empty one has 20 bytes and costs a decompressor."""
 MAXIMUM_MODULES_IN_FILE = 1000
-"""Modules of one text that are inspected one by one; the file is read for each."""
+"""Modules of one text that are inspected one by one."""
+MAXIMUM_MODULES_IN_TEXTS = 5000
+"""Of all texts that hold several, together; each of the further ones counts as one module."""
+MAXIMUM_COUNTED_BYTES = 4 << 30
+"""On disk, of the files in which modules are counted, together; each inode counts once."""
+MAXIMUM_UNCOUNTED = 8
+"""Files that took more than their budget when their modules were counted; no more are tried then."""
 
 MAXIMUM_FOLDER_FILES = 500_000
 """Below one path. A large job's dump with all its passes has a tenth."""

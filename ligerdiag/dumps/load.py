@@ -15,6 +15,7 @@ module_0003.jit_step.debug_options                            the flags that are
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, split_modules
@@ -94,13 +95,23 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
 
 def _read(files: ModuleFiles, path: Path) -> bytes:
     """Returns the module's bytes, unpacked. Raises ArtifactError."""
-    data = read_content(path)
     if not files.part:
-        return data
-    parts = split_modules(data)
+        return read_content(path)
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ArtifactError(f"cannot read `{path}`: {error.strerror or error}") from error
+    parts = _read_parts(path, status.st_ino, status.st_size, status.st_mtime_ns)
     if files.part > len(parts):
         raise ArtifactError(f"`{path.name}` was changed: it holds fewer modules than before")
     return parts[files.part - 1]
+
+
+@lru_cache(maxsize=1)
+def _read_parts(path: Path, *version: int) -> tuple[bytes, ...]:
+    """Returns the modules of a text that holds several, and keeps them for the next one. version: of the file."""
+    del version
+    return split_modules(read_content(path))
 
 
 def _parse(files: ModuleFiles, path: Path, translate: Translate) -> tuple[HloModule, BufferAssignment | None]:

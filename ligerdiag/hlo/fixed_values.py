@@ -24,7 +24,7 @@ from ligerdiag.hlo.xla_pb2 import LiteralProto, ShapeProto
 PRED = 1
 _MOST_STEPS = 60
 """Of operations inside of each other; a predicate of a real program has a few."""
-_HANDED_ON = having(Trait.BARRIER) | {"copy", "bitcast", "async-update"}
+_HANDED_ON = having(Trait.BARRIER, Trait.UPDATE) | {"copy", "bitcast"}
 _SAME_SCALAR = having(Trait.SAME_ELEMENTS, Trait.KEEPS_SCALAR) - {"convert"}
 _NUMBERS = ("s32s", "s64s", "u32s", "u64s", "preds", "f32s", "f64s")
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
@@ -38,16 +38,6 @@ _COMPARED: Mapping[str, Callable[[Number, Number], bool]] = {
     "LE": operator.le,
     "GT": operator.gt,
     "GE": operator.ge,
-}
-_COMPUTED: Mapping[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "maximum": max,
-    "minimum": min,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
 }
 
 
@@ -187,8 +177,9 @@ class _Search:
                 return 0
             case "add", [int(one), int(other)] if value.shape.element_type == PRED:
                 return one | other
-            case _, [int(one), int(other)] if opcode in _COMPUTED:
-                return _wrap(_COMPUTED[opcode](one, other), value.shape)
+            case _, [int(one), int(other)]:
+                found = _combine(opcode, one, other)
+                return None if found is None else _wrap(found, value.shape)
             case _:
                 return None
 
@@ -199,6 +190,29 @@ class _Search:
             left = right = 0  # a number and itself, whatever it is
         compare = _COMPARED.get(direction)
         return None if left is None or right is None or compare is None else int(compare(left, right))
+
+
+def _combine(opcode: str, one: int, other: int) -> int | None:
+    """Returns what an operation on two numbers gives; None for an operation that is not followed."""
+    match opcode:
+        case "add":
+            return one + other
+        case "subtract":
+            return one - other
+        case "multiply":
+            return one * other
+        case "maximum":
+            return max(one, other)
+        case "minimum":
+            return min(one, other)
+        case "and":
+            return one & other
+        case "or":
+            return one | other
+        case "xor":
+            return one ^ other
+        case _:
+            return None
 
 
 def _read(literal: LiteralProto, shape: ShapeProto, path: ShapeIndex) -> Number | None:

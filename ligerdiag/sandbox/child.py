@@ -194,6 +194,8 @@ class Question:
     """A module's files, or an artifact's directory; their paths are absolute."""
     replay_seconds: float = 0.0
     """Of a processor, for the replay that the last answer, about the same module, leaves to be done; 0: judge it."""
+    is_count: bool = False
+    """The subject is a file of which no more is asked than how many modules it holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +223,7 @@ def main() -> None:
 def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> None:
     from ligerdiag.artifacts.cache import Cache
     from ligerdiag.codec import parse_record
+    from ligerdiag.dumps.content import compute_seconds
     from ligerdiag.dumps.text_worker import Translator
     from ligerdiag.inspection.module import ModuleInspector, compute_budget_seconds
     from ligerdiag.sandbox.child import Done, Question, Ready, Setup, render_message
@@ -238,8 +241,15 @@ def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> Non
         inspector = ModuleInspector(request=setup.request, translate=translator.translate, effects_cache=effects)
         for line in questions:
             question = parse_record(Question, line)
-            limit_processor(question.replay_seconds or compute_budget_seconds(setup.request, question.subject))
-            if question.replay_seconds:
+            budget = (
+                compute_seconds((question.subject,))
+                if question.is_count and isinstance(question.subject, Path)
+                else question.replay_seconds or compute_budget_seconds(setup.request, question.subject)
+            )
+            limit_processor(budget)
+            if question.is_count and isinstance(question.subject, Path):
+                outcome = inspector.count_modules(question.subject)
+            elif question.replay_seconds:
                 outcome = inspector.replay(question.subject, question.replay_seconds)
             elif isinstance(question.subject, Path):
                 outcome = inspector.inspect_artifact(question.subject)

@@ -24,6 +24,7 @@ from typing import Self
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.codec import FieldError, parse_record
+from ligerdiag.dumps.content import compute_seconds
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.inspection.module import (
@@ -84,6 +85,14 @@ class SandboxedInspector:
             except OSError as error:
                 raise LigerdiagError(f"cannot start a process of `{sys.executable}`: {error}") from error
 
+    def count_modules(self, path: Path) -> int | None:
+        """Returns the number of modules in a file; None if that took more than its budget, or the process died of it."""
+        try:
+            outcome = self._ask(path.absolute(), is_count=True)
+        except ChildEnded:
+            return None
+        return None if outcome.is_over_budget else outcome.modules
+
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges a module of a dump. What goes wrong with it is in its report, the end of the process too."""
         identity = describe_module(files)
@@ -115,17 +124,25 @@ class SandboxedInspector:
             reason = f"the process that replayed `{name}` {end}"
             return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason=reason))
 
-    def _ask(self, subject: ModuleFiles | Path, *, replay_seconds: float = 0.0) -> ModuleOutcome:
+    def _ask(
+        self, subject: ModuleFiles | Path, *, replay_seconds: float = 0.0, is_count: bool = False
+    ) -> ModuleOutcome:
         is_fresh = self._child is None or not self._child.is_ready
         self.start()
         assert self._child is not None
         try:
             if is_fresh:
                 self.refused = self._child.wait_until_ready(self._setup)
-            processor = replay_seconds or compute_budget_seconds(self._setup.request, subject)
+            if is_count and isinstance(subject, Path):
+                processor = compute_seconds((subject,))
+            else:
+                processor = replay_seconds or compute_budget_seconds(self._setup.request, subject)
             seconds = WALL_SECONDS + WALL_FACTOR * processor
             question = Question(
-                answer=self._child.folder / "answer.json", subject=subject, replay_seconds=replay_seconds
+                answer=self._child.folder / "answer.json",
+                subject=subject,
+                replay_seconds=replay_seconds,
+                is_count=is_count,
             )
             outcome = self._child.ask(question, seconds)
         except BaseException:

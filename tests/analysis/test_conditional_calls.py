@@ -277,7 +277,7 @@ def test_a_kernel_in_a_loop_that_never_runs_has_not_happened(schedule: Program, 
 
 def test_a_kernel_in_a_loop_that_may_not_run_leaves_all_unknown() -> None:
     def ask(program: Program, at: HloComputationProto) -> HloInstructionProto:
-        value = [one for one in at.instructions if one.opcode == "get-tuple-element"][0]
+        value = next(one for one in at.instructions if one.opcode == "get-tuple-element")
         total = program.op(at, "slice", value, shape=array())
         return compare(program, at, total, total, "EQ")  # false for a NaN
 
