@@ -36,13 +36,21 @@ from ligerdiag.inspection.module import (
 )
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.report import refuse
-from ligerdiag.sandbox.child import Done, Question, Ready, Setup, render_message
+from ligerdiag.sandbox.child import Confinement, Done, Question, Ready, Setup, render_message
 from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
 from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
 
 CHILD = "ligerdiag.sandbox.child"
 START_SECONDS = 180.0
 """By the clock, for the imports."""
+_BEGIN = """
+import sys
+from ligerdiag.ending import die_with_parent
+die_with_parent(int(sys.argv[1]))
+import runpy
+runpy.run_module(sys.argv[2], run_name="__main__", alter_sys=True)
+"""
+"""The imports take a second, in which the parent may end."""
 _LINE_BYTES = 1 << 20
 _LOG_BYTES = 4 << 10
 
@@ -58,8 +66,8 @@ class SandboxedInspector:
         self._setup = Setup(request=request, cache=cache.root)
         self._scratch: ScratchFolder | None = None
         self._child: _Child | None = None
-        self.refused: tuple[str, ...] = ()
-        """Limits that the kernel refused, one line each; known after the first answer."""
+        self.confinement = Confinement(active=(), refused=())
+        """What the process has given up; known after the first answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +83,12 @@ class SandboxedInspector:
         if self._scratch is None:
             self._scratch = ScratchFolder()
         return self._scratch.path
+
+    def describe(self) -> tuple[str, ...]:
+        """Returns a line on what protects you from the process that reads, and one for each thing that does not."""
+        active = self.confinement.active
+        protected = (f"the process that reads files is confined: {', '.join(active)}",) if active else ()
+        return (*protected, *self.confinement.refused)
 
     def start(self) -> None:
         """Starts the process, which gets ready while we do something else."""
@@ -132,7 +146,7 @@ class SandboxedInspector:
         assert self._child is not None
         try:
             if is_fresh:
-                self.refused = self._child.wait_until_ready(self._setup)
+                self.confinement = self._child.wait_until_ready(self._setup)
             if is_count and isinstance(subject, Path):
                 processor = compute_seconds((subject,))
             else:
@@ -169,7 +183,7 @@ class _Child:
         self._buffer = b""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", CHILD],
+                [sys.executable, "-P", "-c", _BEGIN, str(os.getpid()), CHILD],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -178,12 +192,12 @@ class _Child:
                 start_new_session=True,
             )
 
-    def wait_until_ready(self, setup: Setup) -> tuple[str, ...]:
-        """Waits for the imports and sends what holds for all questions; returns what the kernel refused."""
+    def wait_until_ready(self, setup: Setup) -> Confinement:
+        """Waits for the imports and sends what holds for all questions; returns what the process has given up."""
         ready = self._read(Ready, START_SECONDS)
         self._send(setup)
         self.is_ready = True
-        return ready.refused
+        return ready.confinement
 
     def ask(self, question: Question, seconds: float) -> ModuleOutcome:
         """Returns the outcome; ChildEnded when there is none within so many seconds by the clock."""

@@ -101,8 +101,8 @@ def test_a_process_that_is_taken_over_changes_nothing_of_ours(
     entry.write_text("true")
     monkeypatch.setenv("VICTIM", str(entry))
     (said,) = look(inspector, "vandal").notes
-    if any("writing to your files" in line for line in inspector.refused):
-        pytest.skip(str(inspector.refused))
+    if any("writing to your files" in line for line in inspector.confinement.refused):
+        pytest.skip(str(inspector.confinement.refused))
     assert said == "Permission denied"
     assert entry.read_text() == "true"
 
@@ -162,12 +162,12 @@ def is_running(process: Path) -> bool:
 
 
 CONFINED = """
-import resource, socket
+import resource
 from pathlib import Path
 from ligerdiag.sandbox.child import confine
-refused = confine(Path.cwd())
+refused = confine(Path.cwd()).refused
 print(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_NOFILE)[1], bool(refused))
-print(sorted(name for _, name in socket.if_nameindex()))
+print([line.split(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]])
 """
 
 
