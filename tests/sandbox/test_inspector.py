@@ -1,5 +1,6 @@
 """A process that dies costs the module that it died of; nothing that it says is taken on trust."""
 
+import os
 import re
 import subprocess
 import sys
@@ -176,3 +177,30 @@ def test_what_the_kernel_lets_us_give_up_is_given_up() -> None:
     limits, names = done.stdout.splitlines()
     assert limits in ("(0, 0) 1024 False", "(0, 0) 1024 True")
     assert names == "['lo']" or limits.endswith("True")
+
+
+ORPHANED = """
+import os, sys
+from ligerdiag.sandbox import inspector
+inspector.CHILD = "tests.sandbox.programs.deaf_child"
+from pathlib import Path
+child = inspector._Child(Path(sys.argv[1]), dict(os.environ))
+print(child._process.stdout.readline().decode(), end="", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_still_imports_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ORPHANED, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = Path("/proc") / parent.stdout.readline().strip()
+        assert child.is_dir()
+        parent.kill()
+    end = monotonic() + 600
+    while is_running(child):
+        assert monotonic() < end
+        sleep(0.05)
