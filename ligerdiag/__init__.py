@@ -7,13 +7,14 @@ assert report.status is ligerdiag.Status.CLEAN, report.findings
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from ligerdiag.model.case import Arg, Case, Draw, size
+TYPE_CHECKING = False
+"""As type checkers know it: the module that has it takes longer to import than all of this."""
 
 if TYPE_CHECKING:
     from ligerdiag.api.function import check
     from ligerdiag.errors import LigerdiagError
+    from ligerdiag.model.case import Arg, Case, Draw, size
     from ligerdiag.model.findings import Finding, Severity, Verdict
     from ligerdiag.model.report import CaseReport, Status
 
@@ -32,6 +33,10 @@ __all__ = [
 ]
 
 _PLACES = {
+    "Arg": "ligerdiag.model.case",
+    "Case": "ligerdiag.model.case",
+    "Draw": "ligerdiag.model.case",
+    "size": "ligerdiag.model.case",
     "check": "ligerdiag.api.function",
     "LigerdiagError": "ligerdiag.errors",
     "Finding": "ligerdiag.model.findings",
@@ -40,7 +45,8 @@ _PLACES = {
     "CaseReport": "ligerdiag.model.report",
     "Status": "ligerdiag.model.report",
 }
-"""Names that are imported on first use: a worker and a case file need none of them."""
+"""Names that are imported on first use: a worker needs none of them, and the command line is to be ended by Ctrl-C from its
+beginning, which is `__main__`."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,13 +1,34 @@
-"""The command `ligerdiag`, and `python -m ligerdiag` where its script is not on the path."""
+"""The command `ligerdiag`, and `python -m ligerdiag` where its script is not on the path.
 
-from ligerdiag.cache_root import find_cache_root, keep_own_bytecode
+Ctrl-C while it imports ends it as later: by the exit code 130, and without a traceback. There is nothing to keep yet.
+"""
+
+import os
+import signal
+from types import FrameType
+
+_INTERRUPTED = 130
+"""`cli.exit_codes.ExitCode.INTERRUPTED`, which is not imported yet."""
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Ends the process at once: what is being imported may not see an exception."""
+    del number, frame
+    os.write(2, b"interrupted\n")
+    os._exit(_INTERRUPTED)
 
 
 def main() -> None:
     """Runs the command line, see `cli.main`."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody wants something of their own
+        signal.signal(signal.SIGINT, _leave)
+    from ligerdiag.cache_root import find_cache_root, keep_own_bytecode
+
     keep_own_bytecode(find_cache_root())
     from ligerdiag.cli.main import main as run
 
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     run()
 
 

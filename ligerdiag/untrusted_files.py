@@ -37,7 +37,13 @@ SMALL_UNPACKED_BYTES = 16 << 20
 MAXIMUM_GZIP_MEMBERS = 1 << 16
 """bgzip, which makes the most, makes one of each 64 KiB: 4 GiB. An empty one has 20 bytes and costs a decompressor."""
 MAXIMUM_MODULES_IN_FILE = 1000
-"""Modules of one text that are inspected one by one; the file is read for each."""
+"""Modules of one text that are inspected one by one."""
+MAXIMUM_MODULES_IN_TEXTS = 5000
+"""Of all texts that hold several, together; each of the further ones counts as one module."""
+MAXIMUM_COUNTED_BYTES = 4 << 30
+"""On disk, of the files in which modules are counted, together; each inode counts once."""
+MAXIMUM_UNCOUNTED = 8
+"""Files that took more than their budget when their modules were counted; no more are tried then."""
 
 MAXIMUM_FOLDER_FILES = 500_000
 """Below one path. A large job's dump with all its passes has a tenth."""
@@ -51,7 +57,8 @@ MEMORY_PER_BYTE = 100
 """A protobuf of a few bytes a message takes fifty times its size once it is parsed, and an analysis more."""
 BASE_SECONDS = 4.0
 """The processor time that any module may use."""
-SECONDS_PER_BYTE = 0.2 / (1 << 20)
+SECONDS_PER_BYTE = 1 / (1 << 20)
+"""A module with 310,000 instructions has 45 MiB and was seen to take 29 s on a slow machine."""
 
 TEXT_BASE_MEMORY_BYTES = 2 << 30
 """Memory of the process that parses HLO text, beside what the text needs: jaxlib's libraries take most of it."""

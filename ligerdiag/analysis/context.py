@@ -17,6 +17,7 @@ from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations, Rounding,
 from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.races import find_concurrency
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
+from ligerdiag.analysis.verdict.conditional_calls import judge_results
 from ligerdiag.analysis.verdict.reads import judge_reads
 from ligerdiag.analysis.verdict.schedule_alone import MixedUp
 from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone
@@ -25,6 +26,7 @@ from ligerdiag.analysis.write_correspondence import (
     TracedKernel,
     VanishedCall,
     adopt_foreign,
+    find_conditional,
     find_same,
     find_vanished,
     match_writes,
@@ -121,7 +123,7 @@ def compute_context(
         writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of, broken))
         matching = adopt_foreign(matching, writes, positions)
     crossed = frozenset(write.index for write in writes if {write.operand, ANY_OPERAND} & crossed_operands)
-    matching = replace(matching, crossed=crossed)
+    matching = find_conditional(replace(matching, crossed=crossed), writes, optimized)
     carriers = compute_carriers(writes)
     found = (count_loops(optimized, one.frames) for one in matching.actual)
     space = LabelSpace(len(writes), max([*(write.loop_depth for write in writes), *found], default=0))
@@ -167,7 +169,7 @@ def compute_context(
         possible = _find_partitioned_carriers(program, optimized, carriers, space)
     return Context(
         **_list_fields(pair),
-        verdicts=judge(pair, run, output_names, possible),
+        verdicts=judge_results(judge(pair, run, output_names, possible), pair, run),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
         optimized_calls=tuple([(call, effects_of(call)) for call in calls]),

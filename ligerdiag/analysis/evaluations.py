@@ -70,9 +70,10 @@ class EvaluatedPair:
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Indices of the hidden writes of which it is not known which memory they hit, or what reads them on purpose."""
+        """Indices of the hidden writes of which it is not known which memory they hit, or what reads them on purpose, or
+        whether they happen."""
         unplaced = frozenset(write.index for write in self.matching.unplaced)
-        return unplaced | self.matching.ambiguous | self.matching.crossed
+        return unplaced | self.matching.ambiguous | self.matching.crossed | self.matching.conditional
 
     def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
         """Returns the custom call in the optimized module that performs the write."""

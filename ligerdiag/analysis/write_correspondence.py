@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from ligerdiag.analysis.conditions import find_conditional_writes
 from ligerdiag.analysis.evaluation.labels import LabelSpace
 from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
 from ligerdiag.analysis.evaluation.memory import ActualWrite
@@ -38,6 +39,7 @@ from ligerdiag.analysis.writes import (
     count_loops,
     find_hidden_operands,
     iterate_kernel_calls,
+    list_idle_calls,
 )
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.hlo.dataflow import Positions, is_partitioned, look_through
@@ -72,6 +74,10 @@ class Matching:
     """Those of `merged` whose two calls see the same values: the two are one write."""
     crossed: frozenset[int] = frozenset()
     """Indices of writes around whose call the program's order is not the author's."""
+    conditional: frozenset[int] = frozenset()
+    """Indices of writes that the schedule makes under a condition that the program does not have (see `conditions`)."""
+    idle: frozenset[int] = frozenset()
+    """Indices of writes whose call the schedule has only where nothing ever runs."""
 
 
 def match_writes(
@@ -198,6 +204,20 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
         missing=tuple([write for write in matching.missing if write.index not in unclear]),
         ambiguous=matching.ambiguous | unclear,
     )
+
+
+def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimized: HloModule) -> Matching:
+    """Returns the matching with `Matching.conditional` and `Matching.idle`.
+
+    Where the schedule has calls that never run, a write that it lacks is that of one of these.
+    """
+    conditional = find_conditional_writes(writes, matching.actual, optimized)
+    calls = list_idle_calls(optimized)
+    paths = {path for call in calls if (path := optimized.find_tag_path(call))}
+    missing = {write.index for write in matching.missing}
+    lost = {write.index for write in writes if write.tag_path in paths}
+    gone = missing - matching.merged.keys() if calls else set[int]()
+    return replace(matching, conditional=conditional | (lost - missing), idle=frozenset(missing & lost | gone))
 
 
 def _find_merged(

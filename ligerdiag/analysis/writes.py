@@ -16,6 +16,7 @@ from ligerdiag.effects.access import Access, CallEffects, ReadsBeforeWrite, Writ
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.counters import runs_once
 from ligerdiag.hlo.dataflow import search
+from ligerdiag.hlo.fixed_values import find_branch, never_runs
 from ligerdiag.hlo.fused_aliases import BrokenAlias
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -180,7 +181,8 @@ def call_tags_of(module: HloModule, frames: Frames) -> TagPath:
 
 
 def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruction]]:
-    """Yields every custom-call instance that is reachable from the entry computation, with its call path.
+    """Yields every custom-call instance that is reachable from the entry computation, with its call path; none that stands
+    where nothing ever runs (see `hlo.fixed_values`).
 
     Raises ArtifactError where the paths are so many that they are no program's: calls of calls multiply.
     """
@@ -198,10 +200,39 @@ def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation,
         if instruction.opcode == "custom-call":
             yield (*prefix, Frame(computation, instruction))
         elif instruction.opcode in CALLERS:
-            for callee in instruction.called_computations:
+            holding = [callee for callee in instruction.called_computations if callee in holds]
+            for callee in list_entered(module, instruction) if holding else ():
                 if callee in holds:
                     path = (*prefix, Frame(computation, instruction))
                     yield from _walk(module, holds, module.computations[callee], path)
+
+
+def list_entered(module: HloModule, caller: HloInstruction) -> tuple[int, ...]:
+    """Lists the ids of the computations that an instruction runs, or may run, each time in the order of its list."""
+    called = caller.called_computations
+    if caller.opcode == "conditional":
+        branch = find_branch(module, caller)
+        return called if branch is None else called[branch : branch + 1]
+    return called[1:] if caller.opcode == "while" and never_runs(module, caller) else called
+
+
+def list_idle_calls(module: HloModule) -> tuple[HloInstruction, ...]:
+    """Lists the custom calls that the entry computation reaches only by what never runs."""
+    running = {call.id for _, call in iterate_kernel_calls(module)}
+    holds = _compute_holders(module)
+    reached = search(
+        [module.entry.id] if module.entry.id in holds else [],
+        lambda number: [
+            callee
+            for one in module.computations[number].instructions
+            if one.opcode in CALLERS
+            for callee in one.called_computations
+            if callee in holds
+        ],
+    )
+    return tuple(
+        [call for home, call in module.iterate_custom_calls() if home.id in reached and call.id not in running]
+    )
 
 
 def _compute_holders(module: HloModule) -> frozenset[int]:

@@ -1,7 +1,7 @@
 """`inspect`: selects and judges what somebody else compiled, one module after the other."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ligerdiag.api.judging import InspectOptions, ignore_progress, list_declared
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.dumps.find import Dump, ModuleFiles, find_modules
+from ligerdiag.dumps.find import Dump, ModuleCounter, ModuleFiles, count_here, find_modules
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, ModuleOutcome
@@ -37,12 +37,16 @@ class DumpSelection:
     """Notes on modules that were found and are not inspected, one line each."""
 
 
-def select_modules(paths: Sequence[Path], pattern: str = "") -> DumpSelection:
+def select_modules(
+    paths: Sequence[Path], pattern: str = "", count: Callable[[Path], int | None] = count_here
+) -> DumpSelection:
     """Returns the modules under the paths whose id, or a part of it, matches the glob; all of them without one.
 
-    Raises InputError for a path that is not there, one that holds no module, or a pattern that matches none.
+    count: returns the number of modules in a text that may hold several; without one, this process reads it. Raises
+    InputError for a path that is not there, one that holds no module, or a pattern that matches none.
     """
-    dumps = [find_modules(path) for path in dict.fromkeys(paths)]
+    counter = ModuleCounter(count)
+    dumps = [find_modules(path, counter) for path in dict.fromkeys(paths)]
     for path, dump in zip(dict.fromkeys(paths), dumps, strict=True):
         if not dump.modules and not dump.artifacts:
             raise InputError(_describe_empty(path, dump))
@@ -57,6 +61,10 @@ def select_modules(paths: Sequence[Path], pattern: str = "") -> DumpSelection:
     if pattern and len(modules) < len(found):
         notes.append(f"{count_of(len(found) - len(modules), 'module')} not asked for: no match of `{pattern}`")
     notes += _describe_rest(dumps)
+    if counter.unsplit:
+        notes.append(
+            f"{count_of(counter.unsplit, 'file')} not looked into for several modules: all of them are more than the bounds"
+        )
     return DumpSelection(modules=modules, artifacts=artifacts, notes=tuple(notes))
 
 
@@ -89,11 +97,12 @@ def _describe_empty(path: Path, dump: Dump) -> str:
 
 def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
     notes: list[str] = []
-    unscheduled, snapshots, links, deep = (
+    unscheduled, snapshots, links, deep, same = (
         sum(dump.unscheduled for dump in dumps),
         sum(dump.snapshots for dump in dumps),
         sum(dump.links for dump in dumps),
         sum(dump.deep for dump in dumps),
+        sum(dump.same for dump in dumps),
     )
     if unscheduled:
         notes.append(f"{count_of(unscheduled, 'module')} without an optimized form, not inspected")
@@ -101,6 +110,8 @@ def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
         notes.append(f"{count_of(snapshots, 'snapshot')} between passes, not read")
     if links:
         notes.append(f"{count_of(links, 'symbolic link')} not followed")
+    if same:
+        notes.append(f"{count_of(same, 'file')} not inspected a second time: other names of files that are")
     if deep:
         notes.append(
             f"{count_of(deep, 'folder')} more than {MAXIMUM_FOLDER_DEPTH} levels down, not looked into: name one itself"
@@ -206,8 +217,6 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     started = perf_counter()
     tell = on_progress or ignore_progress
     roots = resolve_roots(options.source_roots)
-    selection = select_modules(options.paths, options.module)
-    inspected = InspectedModules(selection)
     request = InspectionRequest(
         timeout=options.timeout,
         declared=options.effects,
@@ -218,10 +227,13 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         seed=options.seed,
     )
     inspector = SandboxedInspector(request, cache=Cache(options.cache_directory))
-    with work_until_ended() as work, inspector:
-        inspector.start()
-        for done, name in inspected.run(inspector):
-            tell(Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name))
+    with inspector:
+        if all(path.exists() for path in options.paths):
+            inspector.start()  # it gets ready meanwhile
+        inspected = InspectedModules(select_modules(options.paths, options.module, inspector.count_modules))
+        with work_until_ended() as work:
+            for done, name in inspected.run(inspector):
+                tell(Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name))
     if work.ending is not None:
         inspected.mark_undone(work.ending)
     suppressions = Suppressions(options.suppress, _list_foreign(options.paths, roots))
@@ -236,7 +248,7 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         seconds=perf_counter() - started,
         interrupted=work.ending is not None,
         ended_by=work.ending or Ending.INTERRUPT,
-        sandbox=inspector.refused,
+        sandbox=inspector.describe(),
         notes=(*options.notes, *inspected.list_notes(), *list_declared(options.effects)),
         noun=Noun.MODULE,
         unused_suppressions=suppressions.list_unused(cases, SeenScope()),

@@ -23,18 +23,27 @@ Finds the compilations under a path: files of one module belong together, and th
    from the files beside it.
 4. Modules without custom calls hold no kernel: they are counted, not read (`load`).
 5. A text whose name is not one of XLA's may hold several modules, one behind another: each is inspected, as `name#1`.
+   Whoever searches says who counts them: to do so a file is read to its end, and unpacked.
+6. Of several such files that are one to the file system, by links, the first is inspected.
 """
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from ligerdiag.dumps.content import read_content, split_modules
 from ligerdiag.errors import ArtifactError, InputError
-from ligerdiag.untrusted_files import MAXIMUM_FOLDER_DEPTH, MAXIMUM_FOLDER_FILES
+from ligerdiag.untrusted_files import (
+    MAXIMUM_COUNTED_BYTES,
+    MAXIMUM_FOLDER_DEPTH,
+    MAXIMUM_FOLDER_FILES,
+    MAXIMUM_MODULES_IN_TEXTS,
+    MAXIMUM_UNCOUNTED,
+    count_stored_bytes,
+)
 
 
 class Role(StrEnum):
@@ -160,6 +169,64 @@ class Dump:
     """Symbolic links that were not followed."""
     deep: int = 0
     """Folders that are too far down to be looked into."""
+    same: int = 0
+    """Files that are others by another name."""
+
+
+def count_modules(path: Path) -> int:
+    """Returns how many modules a file holds, by reading all of it; raises ArtifactError where that cannot be read."""
+    return len(split_modules(read_content(path)))
+
+
+@dataclass(slots=True, eq=False)
+class ModuleCounter:
+    """Counts the modules of files, within bounds of all files together; what cannot be counted is one."""
+
+    count: Callable[[Path], int | None]
+    """Returns the number of modules in one file; None if that took more than its budget."""
+    unsplit: int = 0
+    """Files that were not looked into, for the bounds of all together."""
+    _bytes: int = 0
+    _modules: int = 0
+    _failures: int = 0
+    _known: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+
+    def find(self, path: Path) -> int:
+        """Returns the number of modules in the file."""
+        key = _identify(path)
+        if key is not None and key in self._known:
+            return self._known[key]
+        self._bytes += count_stored_bytes((path,))
+        if self._failures >= MAXIMUM_UNCOUNTED or self._bytes > MAXIMUM_COUNTED_BYTES:
+            self.unsplit += 1
+            return 1
+        number = self.count(path)
+        self._failures += number is None
+        number = number or 1
+        if number > 1 and self._modules + number > MAXIMUM_MODULES_IN_TEXTS:
+            self.unsplit += 1
+            number = 1
+        self._modules += number if number > 1 else 0
+        if key is not None:
+            self._known[key] = number
+        return number
+
+
+def count_here(path: Path) -> int | None:
+    """Counts in this process, which nothing bounds: for files of one's own."""
+    try:
+        return count_modules(path)
+    except (ArtifactError, OSError):
+        return 1
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    """Returns the file's device and inode; None for one that cannot be asked."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 @dataclass(slots=True)
@@ -184,13 +251,18 @@ type _Key = tuple[Path, str, str]
 """Directory, timestamp and number."""
 
 
-def find_modules(path: Path) -> Dump:
-    """Returns the modules under the path. Raises InputError when it does not exist or is neither file nor directory."""
+def find_modules(path: Path, counter: ModuleCounter | None = None) -> Dump:
+    """Returns the modules under the path.
+
+    counter: counts the modules of a text that may hold several; without one, this process does. Raises InputError when the
+    path does not exist or is neither file nor directory.
+    """
+    counter = counter or ModuleCounter(count_here)
     try:
         if path.is_dir():
-            return _find_in_directory(path)
+            return _find_in_directory(path, counter)
         if path.is_file():
-            return _find_beside(path)
+            return _find_beside(path, counter)
         if not path.exists():
             raise InputError(f"no file or directory `{path}`")
     except OSError as error:
@@ -198,7 +270,7 @@ def find_modules(path: Path) -> Dump:
     raise InputError(f"expected a file or a directory but `{path}` is neither")
 
 
-def _find_in_directory(root: Path) -> Dump:
+def _find_in_directory(root: Path, counter: ModuleCounter) -> Dump:
     if (root / ARTIFACT_MANIFEST).is_file() and (root / ARTIFACT_MODULE).exists():
         return Dump(artifacts=(root,))
     artifacts: list[Path] = []
@@ -223,8 +295,15 @@ def _find_in_directory(root: Path) -> Dump:
                 others.append(path)
     groups = _group(named)
     modules = [_make_module(key, group, root) for key, group in groups if group.list_files(Role.OPTIMIZED)]
+    seen: set[tuple[int, int]] = set()
+    same = 0
     for path in others:
-        modules += _list_in_file(path, path.relative_to(root).as_posix(), is_guess=True)
+        key = _identify(path)
+        if key is not None and key in seen:
+            same += 1
+            continue
+        seen.update(() if key is None else (key,))
+        modules += _list_in_file(path, path.relative_to(root).as_posix(), counter, is_guess=True)
     return Dump(
         modules=tuple(modules),
         artifacts=tuple(artifacts),
@@ -232,14 +311,15 @@ def _find_in_directory(root: Path) -> Dump:
         snapshots=sum(parsed.role is Role.SNAPSHOT for _, parsed in named),
         links=links,
         deep=deep,
+        same=same,
     )
 
 
-def _find_beside(path: Path) -> Dump:
+def _find_beside(path: Path, counter: ModuleCounter) -> Dump:
     """Returns the module that one file belongs to, this file before all others."""
     parsed = parse_dump_name(path.name)
     if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS, Role.ARGUMENTS):
-        return Dump(modules=_list_in_file(path, path.name))
+        return Dump(modules=_list_in_file(path, path.name, counter))
     siblings = [
         (sibling, other)
         for sibling in sorted(path.parent.iterdir())
@@ -256,12 +336,9 @@ def _find_beside(path: Path) -> Dump:
     return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
 
 
-def _list_in_file(path: Path, name: str, *, is_guess: bool = False) -> tuple[ModuleFiles, ...]:
+def _list_in_file(path: Path, name: str, counter: ModuleCounter, *, is_guess: bool = False) -> tuple[ModuleFiles, ...]:
     """Returns the modules of a file whose name is not one of XLA's; one where it cannot be read, which says so then."""
-    try:
-        number = len(split_modules(read_content(path)))
-    except (ArtifactError, OSError):
-        number = 1
+    number = counter.find(path)
     whole = ModuleFiles(id=name, target="", optimized=(path,), is_guess=is_guess)
     if number == 1:
         return (whole,)

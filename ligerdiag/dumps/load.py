@@ -5,6 +5,7 @@
 3. The text of the module before optimizations has lost the order of operations, unless they have tags: it stands for several
    programs (`program_orders`).
 4. If a form cannot be read, a note says so, and the next one is tried.
+5. A module of another program is not taken for the one from before the optimizations, whatever its file is called.
 
 The files beside a dumped module about its launches: its thunk sequence, and the flags that it was compiled with.
 
@@ -14,11 +15,13 @@ module_0003.jit_step.debug_options                            the flags that are
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, split_modules
 from ligerdiag.dumps.find import ModuleFiles, parse_dump_name
+from ligerdiag.dumps.same_program import describe_difference
 from ligerdiag.dumps.text_details import make_program_orders, parse_buffer_text
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -78,7 +81,7 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
         if files.program:
             try:
                 (programs, is_numbered), _ = _read_first(
-                    files.program, lambda path: _parse_programs(files, path, translate), notes
+                    files.program, lambda path: _parse_same_program(files, path, translate, optimized), notes
                 )
             except ArtifactError as error:
                 notes.append(str(error))
@@ -94,23 +97,44 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
 
 def _read(files: ModuleFiles, path: Path) -> bytes:
     """Returns the module's bytes, unpacked. Raises ArtifactError."""
-    data = read_content(path)
     if not files.part:
-        return data
-    parts = split_modules(data)
+        return read_content(path)
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ArtifactError(f"cannot read `{path}`: {error.strerror or error}") from error
+    parts = _read_parts(path, status.st_ino, status.st_size, status.st_mtime_ns)
     if files.part > len(parts):
         raise ArtifactError(f"`{path.name}` was changed: it holds fewer modules than before")
     return parts[files.part - 1]
 
 
+@lru_cache(maxsize=1)
+def _read_parts(path: Path, *version: int) -> tuple[bytes, ...]:
+    """Returns the modules of a text that holds several, and keeps them for the next one. version: of the file."""
+    del version
+    return split_modules(read_content(path))
+
+
 def _parse(files: ModuleFiles, path: Path, translate: Translate) -> tuple[HloModule, BufferAssignment | None]:
     data = _read(files, path)
     if _require_module(path, data) is Form.TEXT:
-        return parse_hlo_module(translate(data, path.name)), None
+        return replace(parse_hlo_module(translate(data, path.name)), number=0), None  # the parser gives it one
     try:
         return _parse_proto(data)
     except ArtifactError as error:
         raise ArtifactError(f"`{path.name}`: {error}") from error
+
+
+def _parse_same_program(
+    files: ModuleFiles, path: Path, translate: Translate, optimized: HloModule
+) -> tuple[tuple[HloModule, ...], bool]:
+    """Returns what `_parse_programs` does; ArtifactError for a file of another program, (5)."""
+    programs, is_numbered = _parse_programs(files, path, translate)
+    difference = describe_difference(programs[0], optimized)
+    if difference:
+        raise ArtifactError(f"`{path.name}` is of another program and not used: {difference}")
+    return programs, is_numbered
 
 
 def _parse_programs(files: ModuleFiles, path: Path, translate: Translate) -> tuple[tuple[HloModule, ...], bool]:
@@ -119,11 +143,12 @@ def _parse_programs(files: ModuleFiles, path: Path, translate: Translate) -> tup
     if _require_module(path, data) is not Form.TEXT:
         return (_parse(files, path, translate)[0],), True
     translated = translate(data, path.name)
-    module = parse_hlo_module(translated)
+    module = replace(parse_hlo_module(translated), number=0)
     if is_tagged(module):
         return (module,), False
     proto = HloModuleProto()
     proto.ParseFromString(translated)
+    proto.id = 0
     return tuple(parse_module(ordered) for ordered in make_program_orders(proto)), False
 
 

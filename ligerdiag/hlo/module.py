@@ -178,6 +178,8 @@ class HloModule:
     afterwards (see `analysis.provenance`)."""
     invalid_aliases: list[InvalidAlias] = field(default_factory=list[InvalidAlias])
     """Declared aliases that are none; they are no longer in the messages of their instructions."""
+    number: int = 0
+    """Of the module in the process that compiled it; 0 where the file does not say."""
     _orders: dict[int, tuple[HloInstruction, ...]] = field(
         init=False, default_factory=dict[int, tuple[HloInstruction, ...]]
     )

@@ -114,6 +114,7 @@ def parse_module(proto: HloModuleProto) -> HloModule:
         frontend_attributes=dict(proto.frontend_attributes.map),
         tags=tags,
         invalid_aliases=invalid_aliases,
+        number=proto.id,
     )
 
 

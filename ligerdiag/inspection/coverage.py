@@ -80,6 +80,11 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         f"where `{write.kernel}` writes operand {write.operand} could not be told"
         for write in context.matching.unplaced
     )
+    conditional = tuple(
+        f"the schedule calls `{context.writes[index].kernel}` in a branch or a loop that may not run, and the program"
+        " without that condition: whether it runs is not known"
+        for index in sorted(context.matching.conditional)
+    )
     moved = tuple(
         f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations are not told apart"
         for index in sorted(context.matching.moved)
@@ -106,6 +111,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
             *context.concurrency.notes,
             *unplaced,
             *moved,
+            *dict.fromkeys(conditional),
             *(describe_untraced(context, context.verdicts) if program is not None else ()),
             *describe_ambiguities(context, context.verdicts),
         ),

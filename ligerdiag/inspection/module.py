@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from ligerdiag.artifacts.artifact import Artifact, list_artifact_files, load_artifact
 from ligerdiag.dumps.content import BudgetError, compute_allowance, compute_seconds, limit_memory, limit_time
-from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.dumps.find import ModuleFiles, count_modules
 from ligerdiag.dumps.load import LoadedModule, NoScheduleError, Translate, load_launches, load_module, may_hold_kernels
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import read_modules_isolated
-from ligerdiag.errors import LigerdiagError, describe_error, describe_fault
+from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error, describe_fault
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.inspection.compilation import Analysed, InspectionWords, analyse_artifact, analyse_compilation
 from ligerdiag.inspection.coverage import UNKNOWN_ORDER, Compilation, are_tags_used, join_inspections
@@ -62,6 +62,8 @@ class ModuleOutcome:
     """Notes on what was found and is not judged."""
     is_idle: bool = False
     """It holds no custom calls."""
+    modules: int = 0
+    """Number of modules in the file, where that was asked."""
     is_over_budget: bool = False
     """It was ended because of its memory or time: the process that looked at it is not the one it was before."""
     replay: Replay | None = None
@@ -108,6 +110,18 @@ class ModuleInspector:
                 return ModuleOutcome(notes=(f"{error}: not inspected",))
             outcome = ModuleOutcome(judged=refuse(identity, error))
         return replace(outcome, notes=tuple(notes))
+
+    def count_modules(self, path: Path) -> ModuleOutcome:
+        """Counts the modules of a file that may hold several; one where it cannot be read, which says so when judged."""
+        counted = 1
+        try:
+            with limit_memory(compute_allowance((path,)), path.name), limit_time(compute_seconds((path,)), path.name):
+                counted = count_modules(path)
+        except BudgetError:
+            return ModuleOutcome(is_over_budget=True)
+        except (ArtifactError, OSError):
+            pass
+        return ModuleOutcome(modules=counted)
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
         """Judges an artifact. What goes wrong with it is in its report."""

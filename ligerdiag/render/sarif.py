@@ -7,6 +7,8 @@ target.
    renumbers its instructions: rule, kernel, operand, case, target, source file and function. Of equal ones in a case
    the second ends with `:2`, and so on.
 3. A place is found for every result (`sarif_places.find_place`): code hosts reject a file in which one has none.
+4. No text is a link that a name made: SARIF has `[words](target)` for one in any message, and a viewer that knows nothing of
+   SARIF's escapes shows them. So brackets and parentheses that would make one are set apart.
 """
 
 import json
@@ -144,13 +146,11 @@ def _render_unused(one: UnusedSuppression, repository: Repository) -> JsonObject
 
 
 def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> JsonObject:
-    """`](` would be read as a link."""
-    text = "\n".join(lines).replace("](", "] (")
     return {
         "ruleId": str(rule),
         "ruleIndex": RULE_IDS.index(rule),
         "level": severity.value,
-        "message": {"text": text},
+        "message": {"text": "\n".join(lines)},
     }
 
 
@@ -261,10 +261,10 @@ def _notify(
 
 
 def _cleaned(value: Any) -> Any:
-    """Returns every text without escape sequences and control characters; its lines stay lines."""
+    """Returns every text without escape sequences and control characters, and without links, (4); its lines stay lines."""
     match value:
         case str():
-            return "\n".join(compute_printable(line) for line in value.split("\n"))
+            return "\n".join(compute_printable(line) for line in value.split("\n")).replace("](", "] (")
         case dict():
             return {_cleaned(key): _cleaned(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
         case list():

@@ -8,33 +8,26 @@
 4. It ends with its parent (see `ending`).
 Messages between ligerdiag and this process are JSON records, each checked on arrival.
 
-Landlock: a process gives up, for good and for all that it starts, to change any file but those below one folder.
-
-1. The kernel of Linux 5.13 and later may offer it to any process; which rights there are to give up depends on its version
-   (`linux/landlock.h`). Reading is not given up. A file that was open before stays writable.
-2. From version 6 on, no process outside can be sent a signal, either.
-3. Nothing of it can be undone, not by root either: a mount namespace, which root could mount anew, is no such thing.
-4. What can still be changed of a file elsewhere is its mode and its times.
-
 The rights that a sandboxed process gives up before it reads anything, by means of the kernel.
 
 1. Limits of resources: no core file, few open files, no endless files. Memory and time are limited module by module (see
    `dumps.content`); a process that does not end itself in time is killed (`limit_processor`).
 2. A network namespace of its own, in which there is no network. An ordinary user needs a user namespace for it, which some
    kernels refuse: what is refused is said, and the process goes on without.
-3. The right to change files, but for one folder.
-4. When memory runs out, the operating system is told to take this process and not its parent.
+3. The right to change files, but for one folder, and to open devices (see `landlock`).
+4. All capabilities, also those that the user namespace gave (see `capabilities`).
+5. System calls that reading needs none of (see `seccomp`).
+6. When memory runs out, the operating system is told to take this process and not its parent.
 
 This has to run before the process has a second thread.
 """
 
-import ctypes
 import json
 import os
 import resource
 import signal
-import struct
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,85 +35,30 @@ from typing import TextIO
 
 from ligerdiag.codec import encode_record
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.ending import end_group_with_parent
+from ligerdiag.ending import die_with_parent, end_group_with_parent
 from ligerdiag.inspection.module import InspectionRequest
+from ligerdiag.sandbox.capabilities import drop_capabilities
+from ligerdiag.sandbox.landlock import deny_changes
+from ligerdiag.sandbox.seccomp import deny_calls
 from ligerdiag.untrusted_files import SANDBOX_FILE_BYTES, SANDBOX_OPEN_FILES, SANDBOX_SPARE_SECONDS
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-"""Numbers of system calls, the same on all architectures."""
-_ASK_VERSION = 1
-_RULE_PATH_BENEATH = 1
-_NO_NEW_PRIVILEGES = 38
-
-_WRITE_FILE = 1 << 1
-_CHANGES = (
-    (
-        1,
-        _WRITE_FILE | sum(1 << bit for bit in range(4, 13)),
-    ),  # remove and make: folders, files, sockets, links, devices
-    (2, 1 << 13),  # move from one folder to another
-    (3, 1 << 14),  # truncate
-)
-"""Since which version, and the rights to change files."""
-_SIGNALS_SINCE, _SIGNALS = 6, 1 << 1
-
-
-def deny_changes(folder: Path) -> None:
-    """From now on this thread and what it starts change no file but below the folder; OSError where that cannot be.
-
-    `/dev/null` can be written to, too.
-    """
-    if sys.platform != "linux":
-        raise OSError(f"{sys.platform} has no Landlock")
-    library = ctypes.CDLL(None, use_errno=True)
-    version = find_version(library)
-    changes = sum(rights for since, rights in _CHANGES if since <= version)
-    fields = [changes]
-    if version >= _SIGNALS_SINCE:
-        fields += [0, _SIGNALS]
-    rules = _call(library, _CREATE_RULESET, struct.pack(f"={len(fields)}Q", *fields), 8 * len(fields), 0)
-    try:
-        _allow(library, rules, folder, changes)
-        _allow(library, rules, Path(os.devnull), _WRITE_FILE)
-        if library.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
-            raise _make_error()
-        _call(library, _RESTRICT_SELF, rules, 0)
-    finally:
-        os.close(rules)
-
-
-def find_version(library: ctypes.CDLL) -> int:
-    """What the kernel offers; OSError where that is nothing. library: of C."""
-    return _call(library, _CREATE_RULESET, None, 0, _ASK_VERSION)
-
-
-def _allow(library: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
-    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        _call(library, _ADD_RULE, rules, _RULE_PATH_BENEATH, struct.pack("=Qi", rights, place), 0)
-    finally:
-        os.close(place)
-
-
-def _call(library: ctypes.CDLL, number: int, *arguments: object) -> int:
-    """The system call's result; OSError where it has none."""
-    wide = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
-    result = int(library.syscall(ctypes.c_long(number), *wide))
-    if result < 0:
-        raise _make_error()
-    return result
-
-
-def _make_error() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))
-
-
+SHARED_TEMPLATES = "LIGERDIAG_TEMPLATES"
+"""Environment variable, see `workers.shared_templates`."""
 _OOM_SCORE = "800"
 
 
-def confine(folder: Path) -> tuple[str, ...]:
-    """Gives up what is not needed; returns one line for each thing that the kernel would not take.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """What the process has given up."""
+
+    active: tuple[str, ...]
+    """Protections that hold, by name."""
+    refused: tuple[str, ...]
+    """Of those that the kernel refused, one line each."""
+
+
+def confine(folder: Path) -> Confinement:
+    """Gives up what is not needed, for good.
 
     folder: the only one that may still be written to.
     """
@@ -129,14 +67,21 @@ def confine(folder: Path) -> tuple[str, ...]:
     _limit(resource.RLIMIT_NOFILE, SANDBOX_OPEN_FILES)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
-    refused: list[str] = []
-    for give_up, what in ((_leave_network, "the network"), (lambda: deny_changes(folder), "writing to your files")):
+    os.environ.pop(SHARED_TEMPLATES, None)  # whoever keeps them forks outside of here
+    steps: tuple[tuple[Callable[[], object], str, str], ...] = (
+        (_leave_network, "the network", "no network"),
+        (lambda: deny_changes(folder), "writing to your files", "Landlock {}"),
+        (drop_capabilities, "capabilities", "no capabilities"),
+        (deny_calls, "system calls that it does not need", "a filter of system calls"),
+    )
+    active, refused = list[str](), list[str]()
+    for give_up, what, name in steps:
         try:
-            give_up()
+            active.append(name.format(give_up()))
         except OSError as error:
             reason = error.strerror or error
             refused.append(f"the process that reads files could not give up {what}: {reason}")
-    return tuple(refused)
+    return Confinement(active=tuple(active), refused=tuple(refused))
 
 
 def limit_processor(seconds: float) -> None:
@@ -180,8 +125,7 @@ class Setup:
 class Ready:
     """Its first line back, once its imports are done."""
 
-    refused: tuple[str, ...]
-    """Limits that the kernel refused, one line each."""
+    confinement: Confinement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +138,8 @@ class Question:
     """A module's files, or an artifact's directory; their paths are absolute."""
     replay_seconds: float = 0.0
     """Of a processor, for the replay that the last answer, about the same module, leaves to be done; 0: judge it."""
+    is_count: bool = False
+    """The subject is a file of which no more is asked than how many modules it holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,18 +155,21 @@ def render_message(record: object) -> str:
 
 def main() -> None:
     """Answers questions until stdin closes."""
-    refused = confine(Path.cwd())
+    parent = os.getppid()
+    confinement = confine(Path.cwd())
+    die_with_parent(parent)  # the kernel forgot that when the process changed what it may do
     questions = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     end_group_with_parent(questions.fileno())
-    _answer(questions, answers, refused)
+    _answer(questions, answers, confinement)
 
 
-def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> None:
+def _answer(questions: TextIO, answers: TextIO, confinement: Confinement) -> None:
     from ligerdiag.artifacts.cache import Cache
     from ligerdiag.codec import parse_record
+    from ligerdiag.dumps.content import compute_seconds
     from ligerdiag.dumps.text_worker import Translator
     from ligerdiag.inspection.module import ModuleInspector, compute_budget_seconds
     from ligerdiag.sandbox.child import Done, Question, Ready, Setup, render_message
@@ -229,7 +178,7 @@ def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> Non
         answers.write(render_message(record))
         answers.flush()
 
-    say(Ready(refused=refused))
+    say(Ready(confinement=confinement))
     setup = parse_record(Setup, questions.readline())
     cache = Cache(Path("cache"))
     effects = cache.root / "effects"
@@ -238,8 +187,15 @@ def _answer(questions: TextIO, answers: TextIO, refused: tuple[str, ...]) -> Non
         inspector = ModuleInspector(request=setup.request, translate=translator.translate, effects_cache=effects)
         for line in questions:
             question = parse_record(Question, line)
-            limit_processor(question.replay_seconds or compute_budget_seconds(setup.request, question.subject))
-            if question.replay_seconds:
+            budget = (
+                compute_seconds((question.subject,))
+                if question.is_count and isinstance(question.subject, Path)
+                else question.replay_seconds or compute_budget_seconds(setup.request, question.subject)
+            )
+            limit_processor(budget)
+            if question.is_count and isinstance(question.subject, Path):
+                outcome = inspector.count_modules(question.subject)
+            elif question.replay_seconds:
                 outcome = inspector.replay(question.subject, question.replay_seconds)
             elif isinstance(question.subject, Path):
                 outcome = inspector.inspect_artifact(question.subject)

@@ -24,6 +24,7 @@ from typing import Self
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.codec import FieldError, parse_record
+from ligerdiag.dumps.content import compute_seconds
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.inspection.module import (
@@ -35,13 +36,21 @@ from ligerdiag.inspection.module import (
 )
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.report import refuse
-from ligerdiag.sandbox.child import Done, Question, Ready, Setup, render_message
+from ligerdiag.sandbox.child import Confinement, Done, Question, Ready, Setup, render_message
 from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
 from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
 
 CHILD = "ligerdiag.sandbox.child"
 START_SECONDS = 180.0
 """By the clock, for the imports."""
+_BEGIN = """
+import sys
+from ligerdiag.ending import die_with_parent
+die_with_parent(int(sys.argv[1]))
+import runpy
+runpy.run_module(sys.argv[2], run_name="__main__", alter_sys=True)
+"""
+"""The imports take a second, in which the parent may end."""
 _LINE_BYTES = 1 << 20
 _LOG_BYTES = 4 << 10
 
@@ -57,8 +66,8 @@ class SandboxedInspector:
         self._setup = Setup(request=request, cache=cache.root)
         self._scratch: ScratchFolder | None = None
         self._child: _Child | None = None
-        self.refused: tuple[str, ...] = ()
-        """Limits that the kernel refused, one line each; known after the first answer."""
+        self.confinement = Confinement(active=(), refused=())
+        """What the process has given up; known after the first answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +84,12 @@ class SandboxedInspector:
             self._scratch = ScratchFolder()
         return self._scratch.path
 
+    def describe(self) -> tuple[str, ...]:
+        """Returns a line on what protects you from the process that reads, and one for each thing that does not."""
+        active = self.confinement.active
+        protected = (f"the process that reads files is confined: {', '.join(active)}",) if active else ()
+        return (*protected, *self.confinement.refused)
+
     def start(self) -> None:
         """Starts the process, which gets ready while we do something else."""
         if self._child is None:
@@ -83,6 +98,14 @@ class SandboxedInspector:
                 self._child = _Child(folder, worker_environment(describe_interpreter(), folder / "cache"))
             except OSError as error:
                 raise LigerdiagError(f"cannot start a process of `{sys.executable}`: {error}") from error
+
+    def count_modules(self, path: Path) -> int | None:
+        """Returns the number of modules in a file; None if that took more than its budget, or the process died of it."""
+        try:
+            outcome = self._ask(path.absolute(), is_count=True)
+        except ChildEnded:
+            return None
+        return None if outcome.is_over_budget else outcome.modules
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges a module of a dump. What goes wrong with it is in its report, the end of the process too."""
@@ -115,17 +138,25 @@ class SandboxedInspector:
             reason = f"the process that replayed `{name}` {end}"
             return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason=reason))
 
-    def _ask(self, subject: ModuleFiles | Path, *, replay_seconds: float = 0.0) -> ModuleOutcome:
+    def _ask(
+        self, subject: ModuleFiles | Path, *, replay_seconds: float = 0.0, is_count: bool = False
+    ) -> ModuleOutcome:
         is_fresh = self._child is None or not self._child.is_ready
         self.start()
         assert self._child is not None
         try:
             if is_fresh:
-                self.refused = self._child.wait_until_ready(self._setup)
-            processor = replay_seconds or compute_budget_seconds(self._setup.request, subject)
+                self.confinement = self._child.wait_until_ready(self._setup)
+            if is_count and isinstance(subject, Path):
+                processor = compute_seconds((subject,))
+            else:
+                processor = replay_seconds or compute_budget_seconds(self._setup.request, subject)
             seconds = WALL_SECONDS + WALL_FACTOR * processor
             question = Question(
-                answer=self._child.folder / "answer.json", subject=subject, replay_seconds=replay_seconds
+                answer=self._child.folder / "answer.json",
+                subject=subject,
+                replay_seconds=replay_seconds,
+                is_count=is_count,
             )
             outcome = self._child.ask(question, seconds)
         except BaseException:
@@ -152,7 +183,7 @@ class _Child:
         self._buffer = b""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", CHILD],
+                [sys.executable, "-P", "-c", _BEGIN, str(os.getpid()), CHILD],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -161,12 +192,12 @@ class _Child:
                 start_new_session=True,
             )
 
-    def wait_until_ready(self, setup: Setup) -> tuple[str, ...]:
-        """Waits for the imports and sends what holds for all questions; returns what the kernel refused."""
+    def wait_until_ready(self, setup: Setup) -> Confinement:
+        """Waits for the imports and sends what holds for all questions; returns what the process has given up."""
         ready = self._read(Ready, START_SECONDS)
         self._send(setup)
         self.is_ready = True
-        return ready.refused
+        return ready.confinement
 
     def ask(self, question: Question, seconds: float) -> ModuleOutcome:
         """Returns the outcome; ChildEnded when there is none within so many seconds by the clock."""

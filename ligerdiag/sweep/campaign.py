@@ -30,7 +30,7 @@ from ligerdiag.model.report import OnProgress, Progress, Status
 from ligerdiag.sweep.cluster import open_cluster, run_tasks
 from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, locate_files, plan_sweep
 from ligerdiag.sweep.store import ResultStore, StoredResult, resolve_place
-from ligerdiag.sweep.task import find_case, run_task
+from ligerdiag.sweep.task import find_case, is_of, run_task
 from ligerdiag.workers.shared_templates import keep_templates
 
 UNDONE = "the sweep was ended before its turn"
@@ -163,7 +163,7 @@ def _find_missing(
 
 
 def _holds(result: StoredResult, task: SweepTask, cache: Cache) -> bool:
-    return cache.are_unchanged(locate_files(task.source, result.dependencies))
+    return is_of(result, task) and cache.are_unchanged(locate_files(task.source, result.dependencies))
 
 
 def _find_status(result: StoredResult, task: SweepTask) -> Status | None:

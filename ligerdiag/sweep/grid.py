@@ -49,7 +49,7 @@ from ligerdiag.toolchains.catalogue import DEFAULT, find_spec, load_target
 from ligerdiag.toolchains.toolchain import compute_important_environment, current_toolchain
 from ligerdiag.workers.pool import Pool
 
-FORMAT = 2
+FORMAT = 3
 """Of a result in the store; part of each key."""
 MAXIMUM_BYTES = 1 << 20
 _KEYS = ("selectors", "targets", "toolchains", "replay", "timeout", "pages", "flags", "sizes")
@@ -370,6 +370,20 @@ def _make_task(
         timeout=grid.timeout,
         pages=grid.pages,
     )
+
+
+def describe_task(task: SweepTask) -> dict[str, str]:
+    """Returns what a result says of the task that it is of; equal for the same task in another clone."""
+    module = task.source.module or os.path.relpath(task.source.file, task.source.root)
+    return {
+        "case": task.case_id,
+        "source": module,
+        "target": os.path.basename(task.target),
+        "toolchain": task.toolchain,
+        "environment": json.dumps(sorted(task.environment.items())),
+        "fingerprint": task.fingerprint,
+        "replay": json.dumps(task.replay),
+    }
 
 
 def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:

@@ -1,11 +1,12 @@
 """Results by key, in a folder or at any URL that fsspec knows: one JSON a task, there as a whole or not at all.
 
-    <store>/<key>.json      {"format": 2, "key": ..., "dependencies": {file: sha256}, "report": as of check --format json,
+    <store>/<key>.json      {"format": 3, "key": ..., "task": {case, target, ...}, "dependencies": {file: sha256},
+                             "report": as of check --format json,
                              "data": the whole report, packed, for a page; empty without one}
 
 1. A result is written beside its place and moved there. Two workers that do the same task write the same place.
 2. A store may have been written by anybody who may write to it: what is not a whole result of its key is no result, and its
-   task runs again.
+   task runs again. So is the result of another task under that key. In a folder, nothing but a regular file is opened.
 3. A store that cannot be reached is no empty one: InputError says what to do, on a worker, too.
 4. A result holds as long as the files that it names, from the root of the case's source, have the sha256 that they had.
 """
@@ -21,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from ligerdiag.codec import FieldError, Json, parse_object, read_int, read_object, read_str, read_str_map
-from ligerdiag.errors import InputError
+from ligerdiag.errors import ArtifactError, InputError
 from ligerdiag.sweep.grid import FORMAT
-from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES
+from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class StoredResult:
     """What one task found."""
 
     key: str
+    task: Mapping[str, str]
+    """As `describe_task` has it."""
     dependencies: Mapping[str, str]
     """Files, from the root of the case's source, to their sha256."""
     report: Json
@@ -49,6 +52,7 @@ class ResultStore:
         with self._reach("open"):
             self._files, self._root = core.url_to_fs(place)
             self._files.makedirs(self._root, exist_ok=True)
+        self._is_folder = "file" in (self._files.protocol, *self._files.protocol)
 
     def list_keys(self) -> frozenset[str]:
         """Returns the keys that have a result, whole or not."""
@@ -66,13 +70,14 @@ class ResultStore:
         """Returns the result of the key; None where there is none, or something else in its place."""
         path = self._locate(key)
         try:
-            with self._reach("read"), self._files.open(path, "rb") as file:
-                text = file.read(MAXIMUM_JSON_BYTES + 1)
+            with self._reach("read"):
+                text = self._read(path)
             fields = parse_object(text)
             if len(text) > MAXIMUM_JSON_BYTES or read_int(fields, "format") != FORMAT or read_str(fields, "key") != key:
                 return None
             return StoredResult(
                 key=key,
+                task=read_str_map(fields, "task"),
                 dependencies=read_str_map(fields, "dependencies"),
                 report=read_object(fields, "report"),
                 data=b64decode(read_str(fields, "data"), validate=True),
@@ -80,11 +85,23 @@ class ResultStore:
         except (OSError, ValueError, FieldError):  # each says of this file alone that it is none
             return None
 
+    def _read(self, path: str) -> bytes:
+        """Returns the bytes of a file, one more than the bound at most; OSError for anything else in its place."""
+        if self._is_folder:
+            try:
+                return read_untrusted(Path(path), MAXIMUM_JSON_BYTES)
+            except ArtifactError as error:
+                raise OSError(str(error)) from error
+        with self._files.open(path, "rb") as file:
+            data: bytes = file.read(MAXIMUM_JSON_BYTES + 1)
+        return data
+
     def keep(self, result: StoredResult) -> None:
         """Writes the result."""
         fields = {
             "format": FORMAT,
             "key": result.key,
+            "task": dict(result.task),
             "dependencies": dict(result.dependencies),
             "report": result.report,
             "data": b64encode(result.data).decode(),

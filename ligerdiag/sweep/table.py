@@ -165,14 +165,15 @@ def _make_cells(rows: Sequence[SweepRow | None], pages: Mapping[str, str]) -> It
 
 def render_case_page(data: bytes, case_id: str) -> str:
     """Returns the page that `check --html` writes of the case, whose way back leads to the matrix; "" where the data is no
-    report.
+    report of it.
 
     data: as `pack_record` made it of a CheckReport, by whoever wrote the store.
     """
     try:
         bound = min(max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data)), SANDBOX_ANSWER_BYTES)
         report = unpack_record(CheckReport, data, maximum=bound)
-        case = next((case for case in report.cases if case.id == case_id), report.cases[0])
+        own = [case for case in report.cases if case.id == case_id]
+        case = (own or [case for case in report.cases if case.error])[0]
         return render_case_html(case, report, index=f"../{INDEX}")
     except (FieldError, LookupError, ValueError):
         return ""

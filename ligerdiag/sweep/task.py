@@ -34,7 +34,7 @@ from ligerdiag.codec import (
 )
 from ligerdiag.compile.service import find_artifact_dependencies
 from ligerdiag.errors import LigerdiagError
-from ligerdiag.sweep.grid import SweepTask, compute_fingerprint, locate_files, name_files
+from ligerdiag.sweep.grid import SweepTask, compute_fingerprint, describe_task, locate_files, name_files
 from ligerdiag.sweep.store import ResultStore, StoredResult
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.toolchains.environments import provide_toolchain
@@ -67,7 +67,9 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
     """
     place, is_again = words
     store = ResultStore(place)
-    if not is_again and store.find(task.key) is not None:  # a worker that was lost had done it
+    if (
+        not is_again and (found := store.find(task.key)) is not None and is_of(found, task)
+    ):  # a worker that was lost had done it
         return False
     cache = Cache()
     _require_same(task, cache)
@@ -84,7 +86,8 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
     dependencies = {**task.dependencies, **name_files(task.source, traced)}
     if len(data) > MAXIMUM_JSON_BYTES // 2:  # else it would be no result: a page is worth less
         data = b""
-    store.keep(StoredResult(key=task.key, dependencies=dependencies, report=report, data=data))
+    described = describe_task(task)
+    store.keep(StoredResult(key=task.key, task=described, dependencies=dependencies, report=report, data=data))
     return True
 
 
@@ -189,6 +192,22 @@ def main() -> None:
 
 
 def find_case(report: Json, case_id: str) -> Json:
-    """Returns the case's own part of the report: that of its id, or of the one that tells why there is none."""
+    """Returns the case's own part of the report: that of its id, or else the one that tells why there is none; FieldError
+    where the report is of other cases."""
     cases = [as_object(case, "cases") for case in read_list(report, "cases")]
-    return next((case for case in cases if case.get("id") == case_id), cases[0])
+    own = next((case for case in cases if case.get("id") == case_id), None)
+    if own is None:
+        own = next((case for case in cases if case.get("error")), None)
+    if own is None:
+        raise FieldError(f"expected a report of `{case_id}` but it is of other cases")
+    return own
+
+
+def is_of(result: StoredResult, task: SweepTask) -> bool:
+    """Returns whether the result says of itself, and its report does, that it is that of the task."""
+    try:
+        case = find_case(result.report, task.case_id)
+        is_same_target = os.sep in task.target or read_str(case, "target") == task.target
+    except FieldError:
+        return False
+    return result.task == describe_task(task) and is_same_target

@@ -220,7 +220,9 @@ class Pool:
         if self._is_closed:
             raise LigerdiagError("the workers were ended")
         try:
-            worker = self._templates.start_worker(self._kind, self._module, log, self._start_log)
+            worker = self._templates.start_worker(
+                self._kind, self._module, log, self._start_log, lambda: not self._is_closed
+            )
         except OSError as error:
             raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
         with self._lock:

@@ -66,7 +66,10 @@ def connect(kind: Kind) -> socket.socket | None:
     path = os.environ.get(VARIABLE, "")
     if not path or FRESH_VARIABLE in kind.environment:
         return None
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError:
+        return None
     try:
         connection.connect(path)
     except OSError:

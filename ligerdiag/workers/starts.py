@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,17 +40,20 @@ class Templates:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start_worker(self, kind: Kind, module: str, log: Path, start_log: Path) -> WorkerProcess:
+    def start_worker(
+        self, kind: Kind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool] = lambda: True
+    ) -> WorkerProcess:
         """Returns a worker that is ready and runs `module`, which need not be the template's.
 
-        log: gets what it prints before its first job. start_log: gets what the imports of a template print. Raises
-        OSError where no process can be started, and what `WorkerProcess.wait_until_ready` raises.
+        log: gets what it prints before its first job. start_log: gets what the imports of a template print. is_wanted:
+        asked before slow imports begin, which another thread may have waited for in the meantime. Raises OSError where no
+        process can be started, and what `WorkerProcess.wait_until_ready` raises.
         """
         shared = connect(kind)
         if shared is not None:
             with suppress(OSError, WorkerDied, WorkerTimeout):
                 return _fork(shared, log, kind, module, is_shared=True)
-        return self._find(kind).start_worker(kind, module, log, start_log)
+        return self._find(kind).start_worker(kind, module, log, start_log, is_wanted)
 
     def kill_importing(self, kind: Kind) -> None:
         """Ends the template of that kind if it is still importing."""
@@ -75,14 +79,16 @@ class _Start:
         self._template: WorkerProcess | None = None
         self._importing: WorkerProcess | None = None
 
-    def start_worker(self, kind: Kind, module: str, log: Path, start_log: Path) -> WorkerProcess:
+    def start_worker(
+        self, kind: Kind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool]
+    ) -> WorkerProcess:
         with self._lock:
             if self._template is not None:
                 with suppress(OSError, WorkerDied):
                     return _fork(self._template.channel, log, kind, module)
                 self._template.close()  # it was ended from outside
                 self._template = None
-            worker, forks = self._start(kind, start_log)
+            worker, forks = self._start(kind, start_log, is_wanted)
             if forks:
                 self._template = worker
                 try:
@@ -92,7 +98,9 @@ class _Start:
             if module != kind.module:
                 worker.close()
                 worker, _ = self._start(
-                    replace(kind, module=module, environment={**kind.environment, FRESH_VARIABLE: "1"}), start_log
+                    replace(kind, module=module, environment={**kind.environment, FRESH_VARIABLE: "1"}),
+                    start_log,
+                    is_wanted,
                 )
             return worker
 
@@ -107,9 +115,13 @@ class _Start:
                 self._template.close()
                 self._template = None
 
-    def _start(self, kind: Kind, log: Path) -> tuple[WorkerProcess, bool]:
+    def _start(self, kind: Kind, log: Path, is_wanted: Callable[[], bool]) -> tuple[WorkerProcess, bool]:
+        if not is_wanted():
+            raise WorkerDied("was not started: the workers were ended")
         worker = WorkerProcess(*start_process(kind, log))
         self._importing = worker
+        if not is_wanted():  # whoever ended them may have come before there was anything to end
+            worker.kill()
         try:
             return worker, worker.wait_until_ready()[1]
         except BaseException:

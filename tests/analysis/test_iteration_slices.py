@@ -57,7 +57,10 @@ def ask(config: object = None, **changed: object) -> bool:
     """config: what XLA is said to know of the loop."""
     words = USUAL | changed
     module = parse_text(MODULE.format(**words, elements=4 * int(str(words["size"]))))
-    ((frames, _),) = iterate_kernel_calls(module)
+    called = [frames for frames, _ in iterate_kernel_calls(module)]
+    if not called:  # the loop never runs
+        return False
+    (frames,) = called
     loop = next(frame.instruction for frame in frames if frame.instruction.opcode == "while")
     loop.proto.backend_config = json.dumps(config or {}).encode()
     return takes_slices_apart(module, frames, 0)

@@ -89,3 +89,7 @@ def test_messages_that_take_forty_times_their_bytes_end_in_an_error(tmp_path: Pa
     (case,) = inspect(tmp_path, timeout=120).cases  # seconds are another bound
     assert "memory" in case.error
     assert case.error_exit_code == 3
+
+
+def test_a_module_of_310_000_instructions_has_more_than_the_29_seconds_that_it_took() -> None:
+    assert BASE_SECONDS + 45 * (1 << 20) * SECONDS_PER_BYTE > 29

@@ -274,3 +274,40 @@ def test_names_of_others_can_neither_link_nor_colour() -> None:
     assert result["message"]["text"].startswith("[click] (http://evil)\n")
     assert "\x1b" not in json.loads(text)["runs"][0]["results"][0]["properties"]["outputs"][0]
     text.encode("utf-8").decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "link", ["[x](http://evil)", "[x]\x1b[0m(http://evil)", "[x]\u202e(http://evil)", "[x]\x00(1)"]
+)
+def test_no_name_makes_a_link_in_any_text(link: str) -> None:
+    line = SourceLine(file=f"/repo/{link}.py", line=3, function=link)
+    said = Suppression(kind=SuppressionKind.CONFIG, where=link, reason=link)
+    finding = make_finding(
+        source=line,
+        message=link,
+        kernel=link,
+        help=link,
+        evidence=(("from", f"/repo/{link}.py:3 in {link}"), (link, link)),
+    )
+    cases = (
+        make_case(
+            link, Status.FINDINGS, findings=(finding, replace(finding, suppressed=said)), source=f"/repo/{link}.py"
+        ),
+        make_case(link, Status.ERROR, outputs={}, error=f"`{link}` is damaged", artifact=f"/repo/{link}"),
+    )
+    report = make_report(*cases, notes=(link,), toolchain=link)
+    texts = list_texts(render(report))
+    assert sum("evil" in text or "(1)" in text for text in texts) > 8
+    assert not [text for text in texts if "](" in text]
+
+
+def list_texts(value: Any) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case dict():
+            return [text for item in value.values() for text in list_texts(item)]
+        case list():
+            return [text for item in value for text in list_texts(item)]
+        case _:
+            return []

@@ -1,5 +1,6 @@
 """A process that dies costs the module that it died of; nothing that it says is taken on trust."""
 
+import os
 import re
 import subprocess
 import sys
@@ -101,8 +102,8 @@ def test_a_process_that_is_taken_over_changes_nothing_of_ours(
     entry.write_text("true")
     monkeypatch.setenv("VICTIM", str(entry))
     (said,) = look(inspector, "vandal").notes
-    if any("writing to your files" in line for line in inspector.refused):
-        pytest.skip(str(inspector.refused))
+    if any("writing to your files" in line for line in inspector.confinement.refused):
+        pytest.skip(str(inspector.confinement.refused))
     assert said == "Permission denied"
     assert entry.read_text() == "true"
 
@@ -162,12 +163,12 @@ def is_running(process: Path) -> bool:
 
 
 CONFINED = """
-import resource, socket
+import resource
 from pathlib import Path
 from ligerdiag.sandbox.child import confine
-refused = confine(Path.cwd())
+refused = confine(Path.cwd()).refused
 print(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_NOFILE)[1], bool(refused))
-print(sorted(name for _, name in socket.if_nameindex()))
+print([line.split(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]])
 """
 
 
@@ -176,3 +177,30 @@ def test_what_the_kernel_lets_us_give_up_is_given_up() -> None:
     limits, names = done.stdout.splitlines()
     assert limits in ("(0, 0) 1024 False", "(0, 0) 1024 True")
     assert names == "['lo']" or limits.endswith("True")
+
+
+ORPHANED = """
+import os, sys
+from ligerdiag.sandbox import inspector
+inspector.CHILD = "tests.sandbox.programs.deaf_child"
+from pathlib import Path
+child = inspector._Child(Path(sys.argv[1]), dict(os.environ))
+print(child._process.stdout.readline().decode(), end="", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_still_imports_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ORPHANED, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = Path("/proc") / parent.stdout.readline().strip()
+        assert child.is_dir()
+        parent.kill()
+    end = monotonic() + 600
+    while is_running(child):
+        assert monotonic() < end
+        sleep(0.05)

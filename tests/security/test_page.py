@@ -13,10 +13,38 @@ UNTESTED = ("Reporting a fault",)
 FOREIGN = "tests/security/test_foreign_folder.py::"
 SOURCES = "tests/security/test_sources.py::"
 LANDLOCK = "tests/sandbox/test_landlock.py::"
+CONFINEMENT = "tests/sandbox/test_confinement.py::"
+COUNTING = "tests/sandbox/test_counting.py::"
+CONDITIONAL = "tests/analysis/test_conditional_calls.py::"
 TEXT = "tests/report/test_source_text.py::"
 
 TESTS: Mapping[str, tuple[str, ...]] = {
+    "A kernel that the program calls always": (
+        CONDITIONAL + "test_a_kernel_in_a_branch_that_may_not_be_taken_leaves_all_unknown",
+        CONDITIONAL + "test_a_kernel_in_a_branch_that_is_never_taken_has_not_happened",
+        CONDITIONAL + "test_a_kernel_in_a_loop_that_never_runs_has_not_happened",
+    ),
+    "A module from before the optimizations is not used": (
+        "tests/dumps/test_same_program.py::test_a_module_of_another_program_is_not_used",
+        "tests/dumps/test_same_program.py::test_one_of_the_same_program_is",
+    ),
+    "In a folder nothing but": (
+        "tests/sweep/test_grid.py::test_what_is_no_file_in_a_store_is_no_result_and_nobody_waits_for_it",
+    ),
+    "That process counts the modules": (
+        COUNTING + "test_the_parent_reads_no_text_to_count_its_modules",
+        COUNTING + "test_links_to_one_file_are_one_file",
+        COUNTING + "test_all_texts_together_have_bounds",
+    ),
+    "Where it offers seccomp": (CONFINEMENT + "test_is_denied", CONFINEMENT + "test_what_reading_needs_goes_on"),
+    "Capabilities it has none": (CONFINEMENT + "test_is_denied",),
+    "No name makes a link": ("tests/report/test_sarif.py::test_no_name_makes_a_link_in_any_text",),
+    "Ctrl-C ends a command": (
+        "tests/cli/test_interrupted_imports.py::test_an_import_that_is_interrupted_ends_the_command",
+        "tests/cli/test_interrupted_imports.py::test_each_command_is_ended_so",
+    ),
     "What a store holds that is not a whole result": (
+        "tests/sweep/test_grid.py::test_a_result_of_another_task_under_the_key_is_none",
         "tests/sweep/test_grid.py::test_a_store_has_whole_results_of_their_own_keys_and_nothing_else",
         "tests/sweep/test_case_pages.py::test_a_page_is_made_of_a_whole_report_alone",
     ),
@@ -81,15 +109,16 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         LANDLOCK + "test_no_process_outside_gets_its_signals",
         "tests/sandbox/test_inspector.py::test_a_process_that_is_taken_over_changes_nothing_of_ours",
     ),
-    "A kernel that does not offer it": (
-        LANDLOCK + "test_what_the_kernel_refuses_is_said",
+    "A kernel that lacks one of these": (
+        CONFINEMENT + "test_an_old_kernel_is_said_to_be_one",
+        CONFINEMENT + "test_what_is_active_is_said",
         "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
     ),
     "What it works out of a stranger's": (
         "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
         "tests/security/test_trust.py::test_what_is_known_of_a_kernel_is_read_and_not_written",
     ),
-    "The mode and the times": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
+    "Reading your files": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
     "A name in a report holds": (
         "tests/report/test_printable.py::test_control_is_taken_out_and_text_is_kept",
         "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",
@@ -105,6 +134,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "What we start ends with us": (
         "tests/effects/test_ended_parent.py::test_no_process_is_left",
         "tests/replay/test_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
+        "tests/sandbox/test_inspector.py::test_a_process_that_still_imports_ends_with_a_parent_that_is_killed",
     ),
     "Temporary folders are readable": (
         "tests/compile/test_scratch_folder.py::test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not",

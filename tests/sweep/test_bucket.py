@@ -69,7 +69,9 @@ def test_a_bucket_gives_the_table_of_a_folder_and_the_next_sweep_goes_on(
 def test_a_bucket_that_is_empty_or_holds_something_else_has_no_results(bucket: str) -> None:
     store = ResultStore(bucket)
     assert (store.list_keys(), store.find("ab")) == (frozenset(), None)
-    one = StoredResult(key="ab", dependencies={"mine.py": "0"}, report={"cases": []}, data=b"\x00\xff")
+    one = StoredResult(
+        key="ab", task={"case": "a"}, dependencies={"mine.py": "0"}, report={"cases": []}, data=b"\x00\xff"
+    )
     store.keep(one)
     store.keep(one)
     assert (store.list_keys(), store.find("ab"), store.find("cd")) == ({"ab"}, one, None)
@@ -85,7 +87,7 @@ def test_a_store_that_cannot_be_reached_says_what_to_do(bucket: str, monkeypatch
     monkeypatch.setattr(store._files, "open", refuse)
     monkeypatch.setattr(store._files, "ls", refuse)
     monkeypatch.setattr(store._files, "pipe_file", refuse)
-    one = StoredResult(key="ab", dependencies={}, report={})
+    one = StoredResult(key="ab", task={"case": "a"}, dependencies={}, report={})
     for ask in (store.list_keys, lambda: store.find("ab"), lambda: store.keep(one)):
         with pytest.raises(
             InputError, match=r"cannot (list|read|write) the store .*: the wire is cut: .*can be reached"

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from ligerdiag.render.json import load_schema, render_json
 from ligerdiag.sweep import campaign, cluster
 from ligerdiag.sweep import grid as grid_module
 from ligerdiag.sweep.campaign import SweepOptions, SweepReport, describe_rate, make_row
-from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, plan_sweep
+from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, describe_task, load_grid, plan_sweep
 from ligerdiag.sweep.store import ResultStore, StoredResult
 from ligerdiag.sweep.table import compare_sweeps, join_reports, read_parquet, render_csv, render_page, render_parquet
 from ligerdiag.sweep.task import UnfitWorker, run_task
@@ -99,7 +101,7 @@ def test_a_grid_that_says_something_else_is_refused_in_one_line(text: str, said:
 
 def test_a_store_has_whole_results_of_their_own_keys_and_nothing_else(tmp_path: Path) -> None:
     store = ResultStore(str(tmp_path / "results"))
-    one = StoredResult(key="ab", dependencies={"mine.py": "0"}, report={"cases": []})
+    one = StoredResult(key="ab", task={}, dependencies={"mine.py": "0"}, report={"cases": []})
     store.keep(one)
     store.keep(one)
     assert (store.list_keys(), store.find("ab")) == ({"ab"}, one)
@@ -168,7 +170,8 @@ def test_what_does_not_hold_any_more_or_is_no_report_is_done_again(tmp_path: Pat
     digest = compute_file_sha256(tmp_path / "flce.py")
 
     def find_missing(report: dict[str, Any], digest: str = digest, **changes: bool) -> list[tuple[SweepTask, bool]]:
-        store.keep(StoredResult(key="k", dependencies={"flce.py": digest}, report=report))
+        described = describe_task(task)
+        store.keep(StoredResult(key="k", task=described, dependencies={"flce.py": digest}, report=report))
         return campaign._find_missing({"k": task}, store, cache, replace(options, **changes))
 
     assert campaign._find_missing({"k": task}, store, cache, options) == [(task, False)]
@@ -178,6 +181,50 @@ def test_what_does_not_hold_any_more_or_is_no_report_is_done_again(tmp_path: Pat
     assert find_missing(make_json(), refresh=True) == [(task, True)]
     assert find_missing(make_json(status=Status.ERROR)) == []
     assert find_missing(make_json(status=Status.ERROR), retry=True) == [(task, True)]
+
+
+def test_a_result_of_another_task_under_the_key_is_none(tmp_path: Path) -> None:
+    store = ResultStore(str(tmp_path / "results"))
+    task, cache = make_task(), Cache(tmp_path / "cache")
+    options = SweepOptions(grid=tmp_path, store="")
+    others = [
+        replace(task, case_id="flce[trivial]"),
+        replace(task, target="a100"),
+        replace(task, toolchain="jax-0.4.34"),
+        replace(task, environment={"XLA_FLAGS": "--xla_gpu_autotune_level=0"}),
+        replace(task, source=grid_module.Source(file="/a/other.py", root="/a")),
+        replace(task, fingerprint="0"),
+        replace(task, replay=False),
+    ]
+    for other in others:
+        store.keep(StoredResult(key="k", task=describe_task(other), dependencies={}, report=make_json()))
+        assert campaign._find_missing({"k": task}, store, cache, options) == [(task, True)], other
+    reports = [make_json(case_id="flce[trivial]"), make_json(target="a100"), {"cases": []}]
+    for report in reports:
+        store.keep(StoredResult(key="k", task=describe_task(task), dependencies={}, report=report))
+        assert campaign._find_missing({"k": task}, store, cache, options) == [(task, True)]
+    moved = replace(task, source=grid_module.Source(file="/b/flce.py", root="/b"), folder="/b")
+    store.keep(StoredResult(key="k", task=describe_task(moved), dependencies={}, report=make_json()))
+    assert campaign._find_missing({"k": task}, store, cache, options) == []
+
+
+def test_what_is_no_file_in_a_store_is_no_result_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from ligerdiag.sweep.store import ResultStore, StoredResult
+store = ResultStore(sys.argv[1])
+os.mkfifo(sys.argv[1] + "/a.json")
+os.mkdir(sys.argv[1] + "/b.json")
+os.symlink("a.json", sys.argv[1] + "/c.json")
+os.symlink("/dev/zero", sys.argv[1] + "/d.json")
+print([store.find(key) for key in "abcd"])
+one = StoredResult(key="a", task={}, dependencies={}, report={})
+store.keep(one)
+print(store.find("a") == one)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "results")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.stdout.splitlines() == ["[None, None, None, None]", "True"], done.stderr
 
 
 def test_the_tables_hold_the_same_rows(tmp_path: Path) -> None:

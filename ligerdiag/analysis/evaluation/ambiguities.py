@@ -36,7 +36,7 @@ is what its author wrote, in program order. `Folded` finds (1) to (3), and (9), 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.writes import HiddenWrite
@@ -62,7 +62,7 @@ FORMS = having(Trait.OTHER_FORM)
 CONSTANTS = having(Trait.FROM_NOTHING)
 
 
-class Reason(Enum):
+class Reason(StrEnum):
     """The kinds of ambiguities, (1) to (11)."""
 
     DERIVATIVE = "derivative"

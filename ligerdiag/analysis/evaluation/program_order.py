@@ -11,7 +11,8 @@
       write is taken to read it as it was (see `ambiguities`).
   (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on. Of one that surely runs they do
       not depend on what its state was before. One that runs once has no iterations: XLA puts its body in its place. Behind
-      a branch, and behind a loop that may not run, several ways meet (see `LabelSpace.meet`).
+      a branch, and behind a loop that may not run, several ways meet (see `LabelSpace.meet`). A branch that is never taken
+      and a loop that never runs (see `hlo.fixed_values`) do nothing.
   (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
   (7) The edges of a shard_map are other names, too: what its body gets is the array outside, in pieces, and a kernel that
       overwrites these overwrites the array.
@@ -54,6 +55,7 @@ from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, ArrayRegion, Parted
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import is_shard_edge, takes_operands_apart
+from ligerdiag.hlo.fixed_values import find_branch, never_runs
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple
@@ -267,6 +269,11 @@ class _Evaluation:
             case "call":
                 callee = self.module.computations[instruction.called_computations[0]]
                 return self.run(callee, operands, (*prefix, *self.module.find_tag_path(instruction)), level)
+            case "while" if never_runs(self.module, instruction):
+                body, condition = (self.module.computations[c] for c in instruction.called_computations)
+                state = self._copy_but(operands[0], body.kept_elements)
+                self.run(condition, [state], prefix, level)
+                return state
             case "while" if runs_once(self.module, instruction):
                 return self._run_once(instruction, operands[0], prefix, level)
             case "while":
@@ -523,10 +530,12 @@ class _Evaluation:
             self._upstream[index] = paths
         return state
 
-    def _meet(self, instruction: HloInstruction, prefix: TagPath, ways: list[tuple[Labels, ...]]) -> list[Labels]:
+    def _meet(
+        self, instruction: HloInstruction, prefix: TagPath, ways: list[tuple[Labels, ...]], *, records: bool = True
+    ) -> list[Labels]:
         """Keeps what meets in a loop or conditional; returns the marks that each leaf of its result gets."""
         path = (*prefix, *self.module.find_tag_path(instruction))
-        if self.records and path:
+        if self.records and records and path:
             self.confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways))
         return [self.marked.get(name_leaf(path, number), 0) if self.marked else 0 for number in range(len(ways))]
 
@@ -540,7 +549,9 @@ class _Evaluation:
         leaves: list[list[Labels]] = []
         ends: list[list[Labels]] = []
         results: list[list[int]] = []
-        for callee, operand in zip(instruction.called_computations, operands[1:], strict=True):
+        branches = list(zip(instruction.called_computations, operands[1:], strict=True))
+        taken = find_branch(self.module, instruction)
+        for callee, operand in branches if taken is None else branches[taken : taken + 1]:
             self._storage[: len(before)] = before
             branch = self.module.computations[callee]
             result = self.run(branch, [operand], prefix, level)
@@ -554,7 +565,7 @@ class _Evaluation:
             self._storage[index] = self.space.meet(ways, inside) | decided  # it has no pieces any more
         value = self.allocate(instruction.shape, 0)
         meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))
-        marks = self._meet(instruction, prefix, meeting)
+        marks = self._meet(instruction, prefix, meeting, records=taken is None)
         sets = [self.space.meet(ways, inside) | predicate for ways in meeting]
         if self.undecided:
             both = [reduce(int.__and__, ways) for ways in meeting]

@@ -6,7 +6,8 @@
 (3) An async operation is executed at its start. What a kernel may overwrite while it reads is marked where it is done, and
     nowhere else: what it sees is up to the hardware (see `races`).
 (4) All devices run the same module in step, so a collective's result has the set of its operand.
-(5) Loops run to a fixpoint, or once, as in the intended program; see `labels` for what crosses an iteration.
+(5) Loops run to a fixpoint, or once, as in the intended program; see `labels` for what crosses an iteration. A branch that
+    is never taken and a loop that never runs (see `hlo.fixed_values`) do nothing.
 (6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
     parameter's memory.
 (7) A slice that is read again after a kernel has overwritten it holds nothing of what it held before: it stands for the
@@ -32,9 +33,10 @@ from ligerdiag.analysis.evaluation.memory import (
 )
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
-from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
+from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import find_start, takes_operands_apart
+from ligerdiag.hlo.fixed_values import never_runs
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex
@@ -142,6 +144,8 @@ class ScheduleEvaluation:
                 case "while" if runs_once(self.module, instruction):
                     for number in reversed(instruction.called_computations):  # the condition, then the body
                         self._run_sequence(self.module.computations[number], frames, level)
+                case "while" if never_runs(self.module, instruction):
+                    self._run_sequence(self.module.computations[instruction.called_computations[1]], frames, level)
                 case "while":
                     self._run_loop(instruction, frames, level + 1)
                 case "conditional":
@@ -423,7 +427,8 @@ class ScheduleEvaluation:
         ends: list[tuple[dict[int, Labels], dict[int, Labels]]] = []
         raw_after: dict[int, tuple[ActualWrite, ...]] = {}
         results: list[tuple[Labels, ...]] = []
-        for callee in instruction.called_computations:
+        entered = list_entered(self.module, instruction)
+        for callee in entered:
             memory.journal, memory.raw, memory.performed = {}, dict(raw_before), performed_before
             self._run_sequence(self.module.computations[callee], frames, level)
             performed_after |= memory.performed
@@ -434,7 +439,8 @@ class ScheduleEvaluation:
                 raw_after[number] = tuple(dict.fromkeys((*raw_after.get(number, ()), *found)))
             for number, before in journal.items():
                 memory.settle(number, before)
-        self._keep_confluence(instruction, list(zip(*results, strict=True)))
+        if len(entered) == len(instruction.called_computations):
+            self._keep_confluence(instruction, list(zip(*results, strict=True)))
         memory.journal, memory.raw, memory.performed = outer_journal, raw_after, performed_after
         inside = frozenset(self._met)
         self._met |= met_outside

@@ -99,7 +99,7 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
 
 
 def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Renders the notes on what was found and is no entry of the report; with `verbose`, what the sandbox lacks,
+    """Renders the notes on what was found and is no entry of the report; with `verbose`, what the sandbox has and lacks,
     too."""
     lines: list[Line] = []
     for note in (*report.notes, *(report.sandbox if verbose else ())):

@@ -13,14 +13,20 @@ def check(context: Context) -> Iterator[Finding]:
     for call in context.vanished:
         if call.write in context.matching.merged:
             continue  # it runs, as one with its twin: LD008
-        if call.dropped_by is DroppedBy.XLA:
+        if call.write in context.matching.idle:
+            reason = "the schedule has it only in a branch or a loop that never runs"
+        elif call.dropped_by is DroppedBy.XLA:
             reason = "XLA found no use for its outputs and removed it"
         elif call.outputs == 0:
             reason = "it has no outputs, and JAX drops such a call before XLA sees it"
         else:
             reason = "nothing uses its outputs, and JAX drops such a call before XLA sees it"
         message = f"`{call.kernel}` is called for its effect and is not in the compiled program"
-        if call.unknown:
+        remedy = "give the call an output that aliases what it writes, and use that output"
+        if call.write in context.matching.idle:
+            message = f"the program calls `{call.kernel}`, and the schedule never does"
+            remedy = "compile the program anew: XLA puts no call of its own accord where it never runs"
+        elif call.unknown:
             message = f"`{call.kernel}` is not in the compiled program, and what it overwrites could not be told"
         yield Finding(
             rule=RULE.id,
@@ -29,7 +35,7 @@ def check(context: Context) -> Iterator[Finding]:
             source=call.source,
             kernel=call.kernel,
             evidence=(("call", reason),),
-            help="give the call an output that aliases what it writes, and use that output",
+            help=remedy,
         )
 
 

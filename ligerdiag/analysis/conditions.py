@@ -1,0 +1,161 @@
+"""Conditions under which a kernel call runs: branches and loops around it that may not run.
+
+What the program does always, and the schedule under a condition, may not happen: what depends on it is unknown. XLA keeps
+conditions, and removes some; it puts a call under no new one. So each condition around a call in the schedule is to be one
+of those around it in the program. It is, when
+  (1) both are loops, or both are conditionals with as many branches, and the call is in the same one of these; XLA may have
+      put a truth value (true: the first branch) in the place of an index (1: the second), or the other way round;
+  (2) the schedule's predicate depends on no argument on which the program's does not, and on one at least if that does.
+A loop that surely runs, a branch that is always taken, and a conditional that makes the call in each branch are no
+condition.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.writes import Frames, HiddenWrite, list_entered
+from ligerdiag.hlo.dataflow import Dataflow, Position, Through, search, takes_operands_apart
+from ligerdiag.hlo.fixed_values import PRED, surely_runs
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+
+_WAYS = Through(
+    bitcasts=True,
+    barriers=True,
+    tuples=True,
+    calls=True,
+    fusions=True,
+    branches=True,
+    loop_entry=True,
+    loop_back=True,
+    arguments=True,
+    asynchronous=True,
+    shards=True,
+)
+
+type Argument = tuple[int, ShapeIndex]
+"""Number of a parameter of the entry computation, and a place in it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """A conditional or loop on the way to a call, which may not lead there."""
+
+    instruction: HloInstruction
+    branches: frozenset[int]
+    """Numbers of the branches with the call; of a loop, none."""
+
+
+def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
+    """Yields the conditions around a call, outermost first."""
+    for outer, inner in pairwise(frames):
+        one, home = outer.instruction, inner.computation.id
+        if one.opcode == "while" and one.called_computations[0] == home:
+            if not surely_runs(module, one):
+                yield Condition(one, frozenset())
+        elif one.opcode == "conditional" and any(callee != home for callee in list_entered(module, one)):
+            yield Condition(one, frozenset(n for n, callee in enumerate(one.called_computations) if callee == home))
+
+
+def find_conditional_writes(
+    writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], optimized: HloModule
+) -> frozenset[int]:
+    """Returns the indices of the hidden writes that the schedule makes under a condition that the program does not have."""
+    inputs: dict[int, _Inputs] = {}
+    found: set[int] = set()
+    for write in writes:
+        calls = [one for one in actual if one.write == write.index]
+        own = list(find_conditions(write.module, write.frames))
+        added = [
+            _drop_known(list(find_conditions(optimized, one.frames)), own, write.module, optimized, inputs)
+            for one in calls
+        ]
+        if any(any(not _is_everywhere(condition, added) for condition in one) for one in added):
+            found.add(write.index)
+    return frozenset(found)
+
+
+def _drop_known(
+    scheduled: list[Condition],
+    written: list[Condition],
+    program: HloModule,
+    optimized: HloModule,
+    inputs: "dict[int, _Inputs]",
+) -> list[Condition]:
+    """Returns the conditions of the schedule that are none of the program's, each of which counts once."""
+    if not scheduled or program is optimized:
+        return []
+    left = list(written)
+    added: list[Condition] = []
+    theirs, ours = (inputs.setdefault(id(module), _Inputs(module)) for module in (program, optimized))
+    for one in scheduled:
+        known = next((other for other in left if _is_same(one, other, ours, theirs)), None)
+        if known is None:
+            added.append(one)
+        else:
+            left.remove(known)
+    return added
+
+
+def _is_everywhere(condition: Condition, added: Sequence[Sequence[Condition]]) -> bool:
+    """Returns whether the call stands in every branch of the conditional, under no other new condition."""
+    alone = [one[0] for one in added if len(one) == 1]
+    taken = {branch for one in alone if one.instruction is condition.instruction for branch in one.branches}
+    return bool(condition.branches) and len(taken) == len(condition.instruction.called_computations)
+
+
+def _is_same(one: Condition, other: Condition, inputs: "_Inputs", of_other: "_Inputs") -> bool:
+    """Returns whether a condition of the schedule is that of the program, (1) and (2)."""
+    a, b = one.instruction, other.instruction
+    if a.opcode != b.opcode or len(a.called_computations) != len(b.called_computations):
+        return False
+    if a.opcode == "conditional" and not one.branches <= _translate(other, a):
+        return False
+    seen, meant = inputs.find(a), of_other.find(b)
+    return seen <= meant and bool(seen) == bool(meant)
+
+
+def _translate(condition: Condition, like: HloInstruction) -> frozenset[int]:
+    """Returns the numbers of its branches in a conditional of that kind, (1)."""
+    own, others = (one.operands[0].shape.element_type == PRED for one in (condition.instruction, like))
+    if own is others or len(like.called_computations) != 2:
+        return condition.branches
+    return frozenset(1 - branch for branch in condition.branches)
+
+
+@dataclass(slots=True, eq=False)
+class _Inputs:
+    """Finds the arguments that predicates depend on."""
+
+    module: Final[HloModule]
+    _flow: Dataflow = field(init=False)
+    _known: dict[int, frozenset[Argument]] = field(default_factory=dict[int, frozenset[Argument]])
+
+    def __post_init__(self) -> None:
+        self._flow = Dataflow(self.module, _WAYS)
+
+    def find(self, caller: HloInstruction) -> frozenset[Argument]:
+        """Returns the arguments that the predicate of a conditional or loop depends on."""
+        if caller.id not in self._known:
+            is_loop = caller.opcode == "while"
+            start = self.module.computations[caller.called_computations[1]].root if is_loop else caller.operands[0]
+            entry = {parameter.id for parameter in self.module.entry.parameters}
+            self._known[caller.id] = frozenset(
+                (value.proto.parameter_number, index)
+                for value, index in search([(start, ())], self._list_read)
+                if value.id in entry
+            )
+        return self._known[caller.id]
+
+    def _list_read(self, position: Position) -> list[Position]:
+        value, index = position
+        sources = list(self._flow.list_sources(value, index))
+        if sources or value.opcode == "parameter":
+            return sources
+        operands = value.operands
+        if index and takes_operands_apart(value):
+            operands = operands[index[-1] : index[-1] + 1]
+        return [(operand, leaf) for operand in operands for leaf in iterate_leaves(operand.shape)]

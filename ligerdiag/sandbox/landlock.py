@@ -1,0 +1,107 @@
+"""Landlock: a process gives up, for good and for all that it starts, to change any file but those below one folder.
+
+1. The kernel of Linux 5.13 and later may offer it to any process; which rights there are to give up depends on its version
+   (`linux/landlock.h`). A file that was open before stays as it was opened.
+2. Below that folder it makes no devices, sockets and pipes. From version 5 on it tells no device anything (ioctl) either.
+3. It opens no device, not to read it either, but for those that give nothing away (`/dev/null` and its like).
+4. From version 4 on it connects to no TCP port and listens on none; from version 6 on it sends no signal to a process
+   outside, and connects to no abstract Unix socket of one.
+5. Nothing of it can be undone, not by root either: a mount namespace, which root could mount anew, is no such thing.
+6. What can still be changed of a file elsewhere is its mode, its times, its owner and its attributes: see `seccomp`.
+"""
+
+import ctypes
+import os
+import struct
+import sys
+from pathlib import Path
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
+"""Numbers of system calls, the same on all architectures."""
+_ASK_VERSION = 1
+_RULE_PATH_BENEATH = 1
+NO_NEW_PRIVILEGES = 38
+
+_WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2
+_MAKES_SPECIAL = sum(1 << bit for bit in (6, 9, 10, 11))
+"""Devices, sockets and pipes."""
+_RIGHTS = (
+    (1, _WRITE_FILE | _READ_FILE | sum(1 << bit for bit in range(4, 13))),  # remove and make, of all kinds
+    (2, 1 << 13),  # move from one folder to another
+    (3, 1 << 14),  # truncate
+    (5, 1 << 15),  # ioctl on devices
+)
+"""Since which version, and the rights to files that are handled."""
+_IOCTL_DEVICE = 1 << 15
+_NETWORK_SINCE, _NETWORK = 4, 0b11
+_SCOPES_SINCE, _SCOPES = 6, 0b11
+"""Connecting to abstract Unix sockets, and signals."""
+_HARMLESS = ("null", "zero", "full", "random", "urandom")
+_MEMORY = "/dev/shm"
+
+
+def deny_changes(folder: Path) -> int:
+    """From now on this thread and what it starts change no file but below the folder, and open no device; returns the
+    version of Landlock. OSError where that cannot be.
+
+    `/dev/null` can be written to, too.
+    """
+    if sys.platform != "linux":
+        raise OSError(f"{sys.platform} has no Landlock")
+    library = ctypes.CDLL(None, use_errno=True)
+    version = find_version(library)
+    handled = sum(rights for since, rights in _RIGHTS if since <= version)
+    fields = [handled]
+    if version >= _NETWORK_SINCE:
+        fields.append(_NETWORK)
+    if version >= _SCOPES_SINCE:
+        fields.append(_SCOPES)
+    rules = call(library, CREATE_RULESET, struct.pack(f"={len(fields)}Q", *fields), 8 * len(fields), 0)
+    try:
+        _allow(library, rules, folder, handled & ~_MAKES_SPECIAL & ~_IOCTL_DEVICE)
+        _allow(library, rules, Path(os.devnull), _WRITE_FILE)
+        for path in _list_readable():
+            try:
+                _allow(library, rules, path, _READ_FILE)
+            except OSError:
+                continue  # it cannot be opened, and stays closed
+        if library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+            raise make_error()
+        call(library, RESTRICT_SELF, rules, 0)
+    finally:
+        os.close(rules)
+    return version
+
+
+def _list_readable() -> list[Path]:
+    """Lists all below the root but devices."""
+    root = [Path("/", name) for name in os.listdir("/") if name != "dev"]
+    return [*root, Path(_MEMORY), *[Path("/dev", name) for name in _HARMLESS]]
+
+
+def find_version(library: ctypes.CDLL) -> int:
+    """Returns the version that the kernel offers; OSError where that is none. library: of C."""
+    return call(library, CREATE_RULESET, None, 0, _ASK_VERSION)
+
+
+def _allow(library: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        call(library, ADD_RULE, rules, _RULE_PATH_BENEATH, struct.pack("=Qi", rights, place), 0)
+    finally:
+        os.close(place)
+
+
+def call(library: ctypes.CDLL, number: int, *arguments: object) -> int:
+    """Returns the system call's result; OSError where it has none."""
+    wide = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    result = int(library.syscall(ctypes.c_long(number), *wide))
+    if result < 0:
+        raise make_error()
+    return result
+
+
+def make_error() -> OSError:
+    """Returns the error of the last call of C."""
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))

@@ -1,0 +1,5 @@
+"""A worker whose imports never end."""
+
+import time
+
+time.sleep(3600)
