@@ -5,8 +5,9 @@ In this order, each step with a definition of its own:
   (2) `first_divergence`     finds the operations and operands whose sets differ;
   (3) `blame`                makes outputs worse whose own sets agree, and names the reads where it begins;
   (4) `ambiguity_search`     finds what cannot be told;
-  (5) this file              makes those outputs unknown, and takes back the reads that were blamed for them.
-Without the program as written, `schedule_alone` takes the place of (1) to (5). `reads` judges every read of an overwritten
+  (5) this file              makes those outputs unknown, and takes back the reads that were blamed for them;
+  (6) `bystanders`           takes back the kernels whose bytes nothing on the way to the output reads wrongly.
+Without the program as written, `schedule_alone` takes the place of (1) to (6). `reads` judges every read of an overwritten
 value from these verdicts, so that no read contradicts the output that it makes wrong.
 
 Unknown propagation: ambiguities, and instructions without a believable name, make outputs unknown.
@@ -27,6 +28,7 @@ from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding, find_latent
+from ligerdiag.analysis.verdict.bystanders import acquit
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.one_value import find_joined
@@ -292,6 +294,7 @@ def judge(
     blamed = propagate(blamed, ambiguities, pair.matching.crossed)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
         blamed, ambiguities = forgive_apart(blamed, ambiguities, evaluations)
+        blamed = acquit(blamed, pair=pair, run=evaluations, comparison=comparison)
     merged = pair.matching.merged
     mixed = {name: tuple([one.instruction for one in found if one.instruction]) for name, found in blamed.mixed.items()}
     return Verdicts(
