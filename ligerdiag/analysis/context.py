@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from ligerdiag.analysis.belief import Belief, compute_belief, is_partitioned
-from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers, find_lost
+from ligerdiag.analysis.evaluation.carriers import Carriers, carry_displaced, compute_carried, compute_carriers, find_lost
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.memory import Actual, Places
+from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, Places
 from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended
@@ -145,6 +145,9 @@ def compute_context(
             intended = run.run_intended()
         if retagged is None and belief is None and not folded:
             run = replace(run, unrelated=find_unrelated(intended, matching, space))
+        performed = [_perform(writes, one, optimized) for one in matching.actual]
+        carriers, carried = carry_displaced(optimized, carriers, carried, performed, space)
+        run = replace(run, carriers=carriers, carried=carried)
         wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)
         actual = run.run_actual(wanted | candidates.keys())
     pair = EvaluatedPair(
@@ -175,6 +178,11 @@ def compute_context(
         refuted=frozenset() if belief is None else belief.refuted,
         derived=run.find_derived(intended, output_names),
     )
+
+
+def _perform(writes: tuple[HiddenWrite, ...], actual: ActualWrite, optimized: HloModule) -> HiddenWrite:
+    """Returns the write as the optimized module performs it."""
+    return replace(writes[actual.write], frames=actual.frames, module=optimized)
 
 
 def _find_partitioned_carriers(

@@ -16,6 +16,7 @@ from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
 from ligerdiag.analysis.provenance import compute_tags, forget_entered
+from ligerdiag.analysis.shared_branches import part_branches
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
 from ligerdiag.analysis.verdict.verdicts import doubt_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_sites
@@ -265,7 +266,7 @@ def _compute_context(
         retagged = compute_tags(program, optimized, named=not compilation.as_written)
         program, optimized = retagged.program, retagged.optimized
     elif writes_something:
-        optimized = forget_entered(program, optimized)
+        optimized = part_branches(program, forget_entered(program, optimized))
     if writes_something and compilation.is_foreign:
         belief = compute_belief(program, optimized)
         optimized = belief.without_refuted(optimized)

@@ -410,7 +410,9 @@ class _Evaluation:
                 edges, self._call_edges = self._call_edges, ()
             elif labels and len(operands) > 1:
                 edges = self._describe_edges(operands)
-            self.tagged[path] = TaggedSet(opcode, labels, upstream - {path} if path in upstream else upstream, edges)
+            if path in upstream:  # one operation of the author's that is several here
+                upstream = upstream - {path} | (self.tagged[path].operands if path in self.tagged else _NOTHING)
+            self.tagged[path] = TaggedSet(opcode, labels, upstream, edges)
             upstream = frozenset((path,))
         for index in (value,) if isinstance(value, int) else list_leaves(value):
             known[index] = upstream

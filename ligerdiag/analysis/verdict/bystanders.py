@@ -8,18 +8,20 @@ computed from a gradient, that from what the loss kernel left in the logits, and
 logits.
 
 Both programs are evaluated once more, with sets that say whose bytes a value is (`labels`, (5)), and compared again.
-  (1) A read is guilty if its operation is wrong about the write by these sets, too.
-  (2) A write is guilty of an output if the output is wrong about it by these sets, or a guilty read about it reaches it.
-  (3) An output of which something is guilty keeps the guilty writes and reads alone. One of which nothing is keeps all.
-No output becomes better: what is taken back is a name.
+  (1) An operation that is wrong about some write by these sets, too, is wrong about such writes alone. One that is not,
+      stays wrong about all.
+  (2) A write is guilty of an output if the output is wrong about it by these sets, or a read about it that (1) leaves
+      reaches it. An output with guilty writes keeps these alone. One without keeps all: no output becomes right here.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding
-from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
+from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.one_value import find_joined
 from ligerdiag.analysis.verdict.operands import Operands
@@ -28,65 +30,82 @@ from ligerdiag.model.findings import Verdict
 
 _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
-type _Wrong = tuple[TagPath, int, int, Verdict]
-"""Operation, id of the instruction, HiddenWrite index, and the way in which it is wrong about that."""
+type _Place = tuple[TagPath, int]
+"""An operation, and the id of the instruction that stands for it."""
 
 
-def acquit(found: Blamed, *, pair: EvaluatedPair, run: Evaluations, comparison: Comparison) -> Blamed:
-    """Takes back, by (1) to (3), the writes and reads that outputs are not wrong by."""
-    several = [name for name, output in found.outputs.items() if len(_list_wrong(output)) > 1]
-    if not several:
-        return found
-    bytes_of, wrong, beside = _compare_bytes(found, pair, run, comparison)
-    guilty: dict[str, set[int]] = {
-        name: set(_list_wrong(bytes_of[name])) | set(_list_wrong(beside[name])) for name in several
-    }
-    is_guilty: dict[tuple[Verdict, int], bool] = {}
-    for verdict, reads in ((Verdict.STALE, found.stale), (Verdict.CLOBBERED, found.clobbered)):
-        for number, read in enumerate(reads):
-            is_guilty[verdict, number] = _name(read, verdict) in wrong
-            for name in read.outputs if is_guilty[verdict, number] else ():
-                if name in guilty:
+@dataclass(frozen=True, slots=True, eq=False)
+class WhoseBytes:
+    """The writes that operations and outputs are wrong about by whose bytes they read and are."""
+
+    stale: Mapping[_Place, Labels]
+    """A bit for each write (see `LabelSpace.bits_of`)."""
+    clobbered: Mapping[_Place, Labels]
+    outputs: Mapping[str, frozenset[int]]
+    """Output name to HiddenWrite indices."""
+
+    def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
+        """Takes back, by (1), the writes that operations are not wrong about."""
+        found: list[Differing] = []
+        for one in differing:
+            place = one.path, one.sighting.instruction.id
+            stale, clobbered = self.stale.get(place, 0), self.clobbered.get(place, 0)
+            if stale | clobbered:
+                one = replace(one, stale=one.stale & stale, clobbered=one.clobbered & clobbered)
+            if one.stale | one.clobbered:
+                found.append(one)
+        return tuple(found)
+
+    def acquit(self, found: Blamed) -> Blamed:
+        """Takes back, by (2), the writes and reads that outputs are not wrong by."""
+        guilty = {name: set(self.outputs.get(name, ())) for name in found.outputs}
+        for read in (*found.stale, *found.clobbered):
+            place = None if read.wrong is None else (read.wrong.path, read.wrong.sighting.instruction.id)
+            if place in self.stale or place in self.clobbered:
+                for name in read.outputs:
                     guilty[name].add(read.write.index)
-    settled = {name for name in several if not guilty[name].isdisjoint(_list_wrong(found.outputs[name]))}
+        settled = {
+            name: guilty[name]
+            for name, output in found.outputs.items()
+            if not guilty[name].isdisjoint(cause.write for cause in output.causes if cause.verdict in _WRONG)
+        }
+        return replace(
+            found,
+            outputs={name: _keep(output, settled.get(name)) for name, output in found.outputs.items()},
+            stale=_keep_reads(found.stale, settled),
+            clobbered=_keep_reads(found.clobbered, settled),
+        )
 
-    def keep(verdict: Verdict, reads: tuple[ReadFinding, ...]) -> tuple[ReadFinding, ...]:
-        left = [
-            read
-            if is_guilty[verdict, number]
-            else replace(read, outputs=tuple([name for name in read.outputs if name not in settled]))
-            for number, read in enumerate(reads)
-        ]
-        return tuple([read for read in left if read.outputs])
 
-    return replace(
-        found,
-        outputs={
-            name: _keep(output, guilty[name]) if name in settled else output for name, output in found.outputs.items()
-        },
-        stale=keep(Verdict.STALE, found.stale),
-        clobbered=keep(Verdict.CLOBBERED, found.clobbered),
+def are_asked_for(
+    differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict], comparison: Comparison
+) -> bool:
+    """Returns whether some operation or output is wrong about several writes."""
+    wrong: defaultdict[_Place, Labels] = defaultdict(int)
+    for one in differing:
+        wrong[one.path, one.sighting.instruction.id] |= one.stale | one.clobbered
+    return any(bits.bit_count() > 1 for bits in wrong.values()) or any(
+        len(_list_wrong(output)) > 1 for output in outputs.values()
     )
 
 
-def _compare_bytes(
-    found: Blamed, pair: EvaluatedPair, run: Evaluations, comparison: Comparison
-) -> tuple[Mapping[str, OutputVerdict], frozenset[_Wrong], Mapping[str, OutputVerdict]]:
-    """Returns the outputs' verdicts by whose bytes they are, the operations that are wrong by that, and the outputs that
-    are wrong by (1) to (3) of `blame`."""
+def find_whose_bytes(
+    names: tuple[str, ...], *, pair: EvaluatedPair, run: Evaluations, comparison: Comparison
+) -> WhoseBytes:
+    """Evaluates both programs once more, and compares whose bytes their values are."""
     direct = replace(run, direct=True)
     intended = direct.run_intended()
-    wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)
-    actual = direct.run_actual(wanted)
+    actual = direct.run_actual(frozenset(path for path, tagged in intended.tagged.items() if tagged.labels))
     known = Operands(intended, actual, run)
     differing = find_differing(intended, actual, comparison)
     if run.retagged is None and not run.folded:
         differing += (*find_wrong_edges(known, comparison), *find_joined(known, comparison))
-    outputs = {
-        name: comparison.compare(meant, seen)
-        for name, meant, seen in zip(found.outputs, intended.outputs, actual.outputs, strict=False)
-    }
-    outputs = {name: outputs.get(name, _RIGHT) for name in found.outputs}
+    stale: defaultdict[_Place, Labels] = defaultdict(int)
+    clobbered: defaultdict[_Place, Labels] = defaultdict(int)
+    for one in differing:
+        for found, bits in ((stale, one.stale), (clobbered, one.clobbered)):
+            if bits:
+                found[one.path, one.sighting.instruction.id] |= bits
     blame = Blame(
         pair=replace(pair, intended=intended, actual=actual),
         differing=(),
@@ -95,31 +114,32 @@ def _compare_bytes(
         known=known,
         instructions={},
     )
-    return outputs, frozenset(_list_wrong_about(differing, comparison)), blame.find_beside_operations(outputs)
+    outputs = {
+        name: comparison.compare(meant, seen)
+        for name, meant, seen in zip(names, intended.outputs, actual.outputs, strict=False)
+    }
+    outputs = blame.find_beside_operations(outputs)
+    return WhoseBytes(stale, clobbered, {name: _list_wrong(output) for name, output in outputs.items()})
 
 
-_RIGHT = OutputVerdict(Verdict.FRESH, ())
+def _list_wrong(output: OutputVerdict) -> frozenset[int]:
+    return frozenset([cause.write for cause in output.causes if cause.verdict in _WRONG])
 
 
-def _list_wrong_about(differing: tuple[Differing, ...], comparison: Comparison) -> list[_Wrong]:
-    return [
-        (one.path, one.sighting.instruction.id, write, verdict)
-        for one in differing
-        for verdict in _WRONG
-        for write in comparison.space.writes_of(one.wrong(verdict))
+def _keep(output: OutputVerdict, guilty: set[int] | None) -> OutputVerdict:
+    if guilty is None:
+        return output
+    causes = tuple([one for one in output.causes if one.verdict not in _WRONG or one.write in guilty])
+    return OutputVerdict(find_worst(one.verdict for one in causes), causes)
+
+
+def _keep_reads(reads: tuple[ReadFinding, ...], guilty: Mapping[str, set[int]]) -> tuple[ReadFinding, ...]:
+    """Keeps the outputs that do not take back the read's write, and the reads that have one."""
+    kept = [
+        replace(
+            read,
+            outputs=tuple([name for name in read.outputs if read.write.index in guilty.get(name, {read.write.index})]),
+        )
+        for read in reads
     ]
-
-
-def _name(read: ReadFinding, verdict: Verdict) -> _Wrong | None:
-    if read.wrong is None:
-        return None
-    return read.wrong.path, read.wrong.sighting.instruction.id, read.write.index, verdict
-
-
-def _list_wrong(output: OutputVerdict) -> set[int]:
-    return {cause.write for cause in output.causes if cause.verdict in _WRONG}
-
-
-def _keep(output: OutputVerdict, guilty: set[int]) -> OutputVerdict:
-    causes: tuple[Cause, ...] = tuple([c for c in output.causes if c.verdict not in _WRONG or c.write in guilty])
-    return OutputVerdict(find_worst(cause.verdict for cause in causes), causes)
+    return tuple([read for read in kept if read.outputs])
