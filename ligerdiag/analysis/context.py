@@ -6,7 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from ligerdiag.analysis.belief import Belief, compute_belief, is_partitioned
-from ligerdiag.analysis.evaluation.carriers import Carriers, carry_displaced, compute_carried, compute_carriers, find_lost
+from ligerdiag.analysis.evaluation.carriers import (
+    Carriers,
+    carry_displaced,
+    compute_carried,
+    compute_carriers,
+    find_lost,
+)
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
 from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, Places

@@ -1,12 +1,12 @@
 """Branches that XLA has taken for one: gives the instructions of each the tags of its own operations.
 
-Two branches of a conditional that compute the same from their arguments are one computation to XLA (HloComputationDeduplicator,
-xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both have the tags of the first. They get different
+Two branches of a conditional that compute the same from their arguments are one computation to XLA
+(xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both have the tags of the first. They get different
 arguments, and a kernel in them overwrites different values: `kernel(a, b)` in the one and `kernel(b, a)` in the other.
 
-An instruction in branch k of the schedule whose tag is that of an operation in another branch of the program, is the
-operation of branch k that stands at the same place in its order, if the two branches have the same operations in the same order.
-A conditional on a predicate has the branch of `true` first; one on a number, of two branches, has that of `false` first.
+An instruction in branch k of the schedule whose tag is that of an operation in another branch of the program is the
+operation of branch k that stands at the same place in its order, if the two branches have the same operations in the same
+order. A conditional on a predicate has the branch of `true` first; one of two branches on a number that of `false`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

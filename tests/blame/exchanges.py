@@ -329,9 +329,15 @@ def exchanged_without_need(a: Any, b: Any, n: Any) -> dict[str, Any]:
     return {"one": one, "two": two, "total": total}
 
 
-RIGHT = (plain, started, made, divided, gathered, powers, normalized, empty, counted, counted_by_argument, scanned, recorded, rotated, rotated_in_a_scan)
-RIGHT += (two_kernels, exchanged_by_cond, in_a_branch, in_three_branches, in_branches_that_read, nested, to_and_fro)
-WRONG = (once, in_branches_that_need_the_old, needs_the_one_before, needs_the_new_one, rotated_and_kept, both_of_one, exchanged_without_need)
+RIGHT = (
+    *(plain, started, made, divided, gathered, powers, normalized, empty, counted, counted_by_argument),
+    *(scanned, recorded, rotated, rotated_in_a_scan, two_kernels, exchanged_by_cond, in_a_branch, in_three_branches),
+    *(in_branches_that_read, nested, to_and_fro),
+)
+WRONG = (
+    *(once, in_branches_that_need_the_old, needs_the_one_before, needs_the_new_one, rotated_and_kept, both_of_one),
+    exchanged_without_need,
+)
 _ARGS = (
     Arg(shape=(SIZE,), donate=True),
     Arg(shape=(SIZE,), draw=Draw(seed=3), donate=True),

@@ -1,4 +1,4 @@
-"""Loops whose state changes places are right where they are, also by the verdict, and wrong where a value is read too late."""
+"""Loops whose state changes places are called right where they are, and wrong where a value is read too late."""
 
 from pathlib import Path
 
@@ -30,7 +30,14 @@ WRONG = {
 }
 """The outputs that are wrong."""
 
-DAY = ("started", "rotated", "in_a_branch", "exchanged_by_cond", "needs_the_one_before", "in_branches_that_need_the_old")
+DAY = (
+    "started",
+    "rotated",
+    "in_a_branch",
+    "exchanged_by_cond",
+    "needs_the_one_before",
+    "in_branches_that_need_the_old",
+)
 EACH = [pytest.param(name, marks=() if name in DAY else pytest.mark.nightly) for name in (*RIGHT, *WRONG)]
 
 

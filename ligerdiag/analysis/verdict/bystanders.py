@@ -47,8 +47,8 @@ class WhoseBytes:
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
         """Takes back, by (1), the writes that operations are not wrong about."""
         found: list[Differing] = []
-        for one in differing:
-            place = one.path, one.sighting.instruction.id
+        for every in differing:
+            one, place = every, (every.path, every.sighting.instruction.id)
             stale, clobbered = self.stale.get(place, 0), self.clobbered.get(place, 0)
             if stale | clobbered:
                 one = replace(one, stale=one.stale & stale, clobbered=one.clobbered & clobbered)
