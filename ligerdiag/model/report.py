@@ -73,7 +73,9 @@ class Disagreement:
     message: str
     """One line: the witness and its statement."""
     evidence: tuple[tuple[str, str], ...] = ()
-    """(label, sentence) pairs, of both sides."""
+    """(label, sentence) pairs, of both sides; then the causes that are possible or ruled out."""
+    help: str = ""
+    """What is left, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,7 +164,7 @@ def carry_displaced(
     carried: as of `compute_carried`; the labels of what is found are added to it. performed: the writes as the optimized
     module performs them. Returns the carriers without the origins that are found.
     """
-    lost = find_lost(module, carriers).paths.keys() if carriers.origins else ()
+    lost = frozenset(find_lost(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
     gone = {index: paths & lost for index, paths in carriers.origins.items() if not paths.isdisjoint(lost)}
     if not gone:
         return carriers, carried
