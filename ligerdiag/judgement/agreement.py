@@ -25,6 +25,7 @@ those of a program whose loops were cut short: what is wrong may come later.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from math import isfinite, isnan
 from typing import assert_never
@@ -39,6 +40,7 @@ from ligerdiag.model.findings import (
     OutputNumbers,
     Replay,
     ReplayState,
+    Severity,
     Verdict,
 )
 from ligerdiag.model.report import Disagreement
@@ -205,6 +207,24 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
         for name in finding.outputs:
             told[name] = told.get(name, False) or is_reached
     return decided | {name for name, is_reached in told.items() if not is_reached}
+
+
+def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Finding, ...]:
+    """Makes errors of the warnings about reads that only decide something, where numbers show that they decide wrongly."""
+    if replay is None or replay.state is not ReplayState.DONE:
+        return tuple(findings)
+    wrong = {name for name, numbers in replay.outputs.items() if numbers.attribution in WRONG}
+    return tuple(
+        [
+            replace(one, severity=Severity.ERROR, evidence=(*one.evidence, ("note", _SHOWN)))
+            if one.rule in _WRONG_READS and one.severity is Severity.WARNING and wrong.intersection(one.decided)
+            else one
+            for one in findings
+        ]
+    )
+
+
+_SHOWN = "the numbers show that it does"
 
 
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:

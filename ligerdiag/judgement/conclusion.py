@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from ligerdiag.judgement.agreement import compute_disagreements, explain_unknown_order, list_explained
+from ligerdiag.judgement.agreement import compute_disagreements, explain_unknown_order, list_explained, raise_shown
 from ligerdiag.judgement.difference import note_differences
 from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
 from ligerdiag.judgement.suppressions import Suppressions
@@ -100,7 +100,7 @@ def _conclude(
 ) -> CaseReport:
     identity, outputs, replay, device = judged.identity, inspection.outputs, measured.replay, measured.device
     answers = check_measured(measured)
-    findings, failures = answers.findings, (*inspection.failures, *answers.failures)
+    findings, failures = raise_shown(answers.findings, replay), (*inspection.failures, *answers.failures)
     added = (failure.message for failure in answers.failures)
     open_questions = explain_unknown_order(device)
     coverage = replace(inspection.coverage, not_covered=(*added, *open_questions, *inspection.coverage.not_covered))

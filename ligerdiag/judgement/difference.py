@@ -22,11 +22,6 @@ from ligerdiag.rules.rule import Party
 from ligerdiag.text import join_words
 
 _ASKED = (Party.JAX, Party.XLA, Party.KERNEL)
-_CLEARS = {
-    Party.JAX: "what it handed to XLA is what it traced",
-    Party.XLA: "it keeps the values that are alive apart",
-    Party.KERNEL: "it reads and writes nothing but what it may, in any order",
-}
 NOTHING_LEFT = "nothing but a bug in ligerdiag is left: trust neither for this output, and report it with this text"
 SOMETHING_LEFT = "trust neither for this output: one of the causes that are left is a fact, and nothing here says which"
 
@@ -51,8 +46,9 @@ class PossibleCause:
     """Ids of the rules that show it."""
 
     @property
-    def sentence(self) -> str:
-        return f"{self.party.value}: {self.standing.value}; {self.evidence}"
+    def line(self) -> tuple[str, str]:
+        """Label and sentence, for the evidence."""
+        return self.party.value, f"{self.standing.value}: {self.evidence}"
 
 
 def list_possible_causes(
@@ -66,7 +62,7 @@ def list_possible_causes(
     left = [one.party.value for one in found if one.standing is not Standing.RULED_OUT]
     if any(one.standing is Standing.SHOWN for one in found):
         return tuple(found)
-    evidence = f"as {join_words(left, 'or')} may be wrong, too" if left else "all others are ruled out"
+    evidence = f"{join_words(left, 'or')} may be wrong as well" if left else "all others are ruled out"
     return (*found, PossibleCause(party=Party.OURS, standing=Standing.POSSIBLE, evidence=evidence))
 
 
@@ -87,8 +83,7 @@ def _judge(party: Party, output: str, findings: Sequence[Finding], failed: froze
     if broken or not rules:
         evidence = f"{join_words(_name(broken, rules))} failed" if broken else "no rule looks for it"
         return PossibleCause(party=party, standing=Standing.POSSIBLE, evidence=evidence)
-    looked = join_words(list(rules))
-    evidence = f"{_CLEARS[party]}, as far as {looked} {'sees' if len(rules) == 1 else 'see'}"
+    evidence = f"{join_words(list(rules))} {'finds' if len(rules) == 1 else 'find'} nothing about `{output}`"
     return PossibleCause(party=party, standing=Standing.RULED_OUT, evidence=evidence)
 
 
@@ -99,7 +94,7 @@ def _name(ids: Iterable[str], names: dict[str, str]) -> list[str]:
 def explain_difference(one: Disagreement, causes: Sequence[PossibleCause]) -> Disagreement:
     """Returns the disagreement with its causes among the evidence, and the help that they leave."""
     left = [cause for cause in causes if cause.party is not Party.OURS and cause.standing is not Standing.RULED_OUT]
-    evidence = (*one.evidence, *(("cause", cause.sentence) for cause in causes))
+    evidence = (*one.evidence, *(cause.line for cause in causes))
     return replace(one, evidence=evidence, help=SOMETHING_LEFT if left else NOTHING_LEFT)
 
 

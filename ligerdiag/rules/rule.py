@@ -73,7 +73,7 @@ class Party(StrEnum):
     NOBODY = "nobody"
     JAX = "JAX"
     XLA = "XLA"
-    KERNEL = "the kernel"
+    KERNEL = "kernel"
     OURS = "ligerdiag"
 
 
