@@ -1,98 +1,114 @@
-"""Where verdict and numbers differ, each cause has its evidence; ligerdiag is accused when nothing else is left."""
+"""A comparison, as text and as JSON. Records by hand."""
 
-from dataclasses import replace
+import json
 from typing import Any
 
+import jsonschema
 import pytest
 
-from ligerdiag.judgement import difference
-from ligerdiag.judgement.agreement import Agreement, compute_disagreements, compute_replay_agreements, list_explained
-from ligerdiag.judgement.difference import (
-    NOTHING_LEFT,
-    SOMETHING_LEFT,
-    Standing,
-    list_possible_causes,
-    note_differences,
-)
-from ligerdiag.model.findings import Attribution, Finding, Severity, Suppression, SuppressionKind, Verdict
-from ligerdiag.rules.registry import RULES
-from ligerdiag.rules.rule import Party
-from tests.report.samples import make_finding, make_numbers, make_replay
-
-WRONG = make_replay({"w": make_numbers(Attribution.NEITHER)})
-PARTIES = (Party.JAX, Party.XLA, Party.KERNEL)
+from ligerdiag.analysis.explain.drift import ChangeKind
+from ligerdiag.judgement.answers import ComparedSide as Compile
+from ligerdiag.judgement.answers import Difference, DifferenceReport, compute_difference
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import Coverage, Status
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime
+from ligerdiag.render.json import load_schema, render_differences_json
+from ligerdiag.render.terminal.terminal import render_difference_report
+from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
+from tests.report.samples import make_case
 
 
-@pytest.fixture(params=PARTIES)
-def party(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Party:
-    """A party, and for each one rule that looks for its mistakes."""
-    rules = [
-        replace(RULES[number], id=f"LD9{number}0", name=one.value, party=one) for number, one in enumerate(PARTIES)
+def make_difference(
+    first: tuple[Neighbourhood, ...],
+    second: tuple[Neighbourhood, ...],
+    verdict: Verdict = Verdict.STALE,
+    **changes: Any,
+) -> Difference:
+    sides = [
+        Compile(
+            label=label,
+            report=make_case(
+                "step", target=label, outputs={"w": word}, neighbourhoods=writes, coverage=Coverage(), **changes
+            ),
+        )
+        for label, word, writes in (("a100", Verdict.LATENT, first), ("h100", verdict, second))
     ]
-    monkeypatch.setattr(difference, "RULES", tuple(rules))
-    return request.param
+    return compute_difference("step", *sides)
 
 
-def find_mistake(party: Party, **changes: Any) -> Finding:
-    rule = f"LD9{PARTIES.index(party)}0"
-    return replace(make_finding(outputs=("w",), rule=rule), **{"severity": Severity.ERROR, **changes})
-
-
-def compare(*findings: Finding, failed: tuple[str, ...] = ()) -> dict[str, str]:
-    """Label to sentence of the one disagreement; empty if there is none."""
-    found = compute_disagreements({"w": Verdict.FRESH}, findings, WRONG, None, failed)
-    return {**dict(found[0].evidence), "help": found[0].help} if found else {}
-
-
-def test_without_a_finding_nothing_but_ligerdiag_is_left(party: Party) -> None:
-    said = compare()
-    assert said["help"] == NOTHING_LEFT
-    assert said["ligerdiag"] == "possible: all others are ruled out"
-    assert said[party.value].startswith("ruled out: LD9")
-
-
-def test_an_error_about_the_output_is_the_explanation(party: Party) -> None:
-    finding = find_mistake(party)
-    assert compare(finding) == {}
-    assert compute_replay_agreements({"w": Verdict.FRESH}, WRONG, (finding,)) == {"w": Agreement.SILENT}
-    explained = list_explained({"w": Verdict.FRESH}, (finding,), WRONG, None)
-    (noted,) = note_differences((finding,), explained)
-    assert noted.evidence[-1] == (
-        "note",
-        "this is why `w` is fresh by its schedule and neither when it is replayed",
-    )
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"severity": Severity.WARNING},
-        {"outputs": ()},
-        {"suppressed": Suppression(kind=SuppressionKind.IN_CODE, where="a.py:1", reason="known")},
-    ],
-    ids=["a warning", "about no output", "allowed"],
+MOVED = make_difference(
+    (make_neighbourhood(make_reader(within=""), make_reader("mul", opcode="multiply")),),
+    (make_neighbourhood(make_reader(side=ReadTime.BEFORE, within="fusion to `add`"), copied_by=("copy",)),),
 )
-def test_a_finding_that_does_not_show_it_leaves_the_cause_open(party: Party, changes: dict[str, Any]) -> None:
-    said = compare(find_mistake(party, **changes))
-    assert said["help"] == SOMETHING_LEFT
-    assert said[party.value].startswith("possible: ")
-    assert said["ligerdiag"] == f"possible: {party.value} may be wrong as well"
-    assert [label for label in ("JAX", "XLA", "kernel") if said[label].startswith("ruled out")] == [
-        one.value for one in PARTIES if one is not party
-    ]
+SAME = make_difference((make_neighbourhood(make_reader()),), (make_neighbourhood(make_reader()),), Verdict.LATENT)
+FAILED = make_difference((), (), status=Status.ERROR, error="aborted \x1b[31m")
+UNPLACED = make_difference((make_neighbourhood(fate=Fate.UNPLACED),), (make_neighbourhood(fate=Fate.UNPLACED),))
+NEW = make_difference((), (make_neighbourhood(make_reader(origin=Origin.NOWHERE, source=None)),))
+REPORTS = {
+    "moved": DifferenceReport(differences=(MOVED,), notes=("a note",)),
+    "same": DifferenceReport(differences=(SAME,)),
+    "failed": DifferenceReport(differences=(FAILED,)),
+    "unplaced": DifferenceReport(differences=(UNPLACED,)),
+    "new": DifferenceReport(differences=(NEW, SAME)),
+    "nothing": DifferenceReport(differences=(), interrupted=True),
+}
 
 
-def test_a_finding_about_another_output_explains_nothing(party: Party) -> None:
-    assert compare(find_mistake(party, outputs=("b",)))["help"] == NOTHING_LEFT
+def show(*differences: Difference, width: int | None = None, verbose: bool = False) -> list[str]:
+    return render_difference_report(
+        DifferenceReport(differences=differences), width=width, verbose=verbose
+    ).splitlines()
 
 
-def test_a_rule_that_failed_rules_nothing_out(party: Party) -> None:
-    said = compare(failed=(find_mistake(party).rule,))
-    assert said[party.value].endswith(" failed")
-    assert said["help"] == SOMETHING_LEFT
+def test_rows_that_differ_are_marked_and_the_others_are_not() -> None:
+    lines = show(MOVED)
+    assert "* w       latent  STALE" in lines
+    assert "* dot_general (train.py:41)  after  before, in a fusion to `add`" in lines
+    assert "* mul (train.py:41)          after  -" in lines
+    assert "* copied by  nothing  copy" in lines
+    assert not any(line.startswith("*") for line in show(SAME))
 
 
-def test_a_party_that_no_rule_looks_at_stays_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(difference, "RULES", ())
-    standings = [one.standing for one in list_possible_causes("w", ())]
-    assert standings == [Standing.POSSIBLE] * 4
+def test_every_change_that_matters_is_told_and_the_others_with_verbose() -> None:
+    moved = "   moved: `dot_general` (train.py:41) moved from after to before the kernel"
+    assert moved in show(MOVED)
+    fusion = "   fusion: `dot_general` (train.py:41) stood alone and stands in a fusion to `add`"
+    assert fusion not in show(MOVED)
+    assert fusion in show(MOVED, verbose=True)
+
+
+def test_what_does_not_fit_has_a_line_for_each_side() -> None:
+    lines = show(MOVED, width=40)
+    assert max(map(len, lines)) <= 60
+    assert "    a100: after" in lines
+    assert "    h100: before, in a fusion to `add`" in lines
+
+
+def test_what_could_not_be_analysed_is_said_for_each_side_and_counted() -> None:
+    lines = show(FAILED, SAME)
+    assert "could not analyse a100: aborted" in [line.rstrip() for line in lines]
+    assert lines[-1].endswith("1 could not be analysed")
+    assert not FAILED.differs
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_a_write_whose_place_is_not_known_is_not_covered() -> None:
+    assert "not covered: a100: where `ce_kernel` operand 0 is written could not be told" in show(UNPLACED)
+
+
+def test_a_call_that_one_side_alone_has_differs() -> None:
+    assert NEW.differs
+    assert {change.kind for change in NEW.changes} == {ChangeKind.VERDICT, ChangeKind.KERNEL}
+    assert "   kernel: the call is new" in show(NEW)
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
+def test_json_meets_its_schema(report: DifferenceReport) -> None:
+    schema = load_schema()
+    own = {"$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": "#/$defs/differences"}
+    text = render_differences_json(report, exit_code=1)
+    assert text.isascii()
+    top = json.loads(text)
+    assert list(jsonschema.Draft202012Validator(own).iter_errors(top)) == []
+    top["differences"].append({"name": "x"})
+    assert not jsonschema.Draft202012Validator(own).is_valid(top)
