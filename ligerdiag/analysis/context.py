@@ -74,6 +74,9 @@ class Context(EvaluatedPair):
     """Ids of optimized instructions whose tags the operands contradict (see `belief`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
+    repeated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict[int, tuple[tuple[int, ...], ...]])
+    """Tag of a kernel's custom call to the numbers of operands that are one `Ref`, for each such `Ref`, as the trace knows
+    it."""
     mixed_up: MixedUp | None = None
     derived: frozenset[str] = frozenset()
     """Names of the outputs of a folded program of which program order does not give what is meant, see `find_derived`."""
