@@ -6,10 +6,16 @@ from functools import cached_property
 from typing import Any
 
 from ligerdiag.analysis.belief import Belief, compute_belief, is_partitioned
-from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carried, compute_carriers, find_lost
+from ligerdiag.analysis.evaluation.carriers import (
+    Carriers,
+    carry_displaced,
+    compute_carried,
+    compute_carriers,
+    find_lost,
+)
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.memory import Actual, Places
+from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, Places
 from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended
@@ -70,6 +76,9 @@ class Context(EvaluatedPair):
     """Ids of optimized instructions whose tags the operands contradict (see `belief`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
+    repeated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict[int, tuple[tuple[int, ...], ...]])
+    """Tag of a kernel's custom call to the numbers of operands that are one `Ref`, for each such `Ref`, as the trace knows
+    it."""
     mixed_up: MixedUp | None = None
     derived: frozenset[str] = frozenset()
     """Names of the outputs of a folded program of which program order does not give what is meant, see `find_derived`."""
@@ -147,6 +156,9 @@ def compute_context(
             intended = run.run_intended()
         if retagged is None and belief is None and not folded:
             run = replace(run, unrelated=find_unrelated(intended, matching, space))
+        performed = [_perform(writes, one, optimized) for one in matching.actual]
+        carriers, carried = carry_displaced(optimized, carriers, carried, performed, space)
+        run = replace(run, carriers=carriers, carried=carried)
         wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)
         actual = run.run_actual(wanted | candidates.keys())
     pair = EvaluatedPair(
@@ -177,6 +189,11 @@ def compute_context(
         refuted=frozenset() if belief is None else belief.refuted,
         derived=run.find_derived(intended, output_names),
     )
+
+
+def _perform(writes: tuple[HiddenWrite, ...], actual: ActualWrite, optimized: HloModule) -> HiddenWrite:
+    """Returns the write as the optimized module performs it."""
+    return replace(writes[actual.write], frames=actual.frames, module=optimized)
 
 
 def _find_partitioned_carriers(

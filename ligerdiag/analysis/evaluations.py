@@ -103,6 +103,8 @@ class Evaluations:
     """Instruction id in the optimized module to the ORIG labels that start there."""
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """See `find_unrelated`."""
+    direct: bool = False
+    """What is asked is whose bytes a value is, see `labels.transfer_call`."""
 
     def is_own(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Whether an instruction of the optimized module surely is the author's operation or a clone of it."""
@@ -119,7 +121,9 @@ class Evaluations:
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
         """Runs the program as written; with marks, for its outputs alone."""
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
-        return compute_intended(*arguments, marked=marked, folded=self.folded, records=marked is None)
+        return compute_intended(
+            *arguments, marked=marked, folded=self.folded, records=marked is None, direct=self.direct
+        )
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
         """Returns for each output whether it depends on one of these operations by a way on which nothing is decided."""
@@ -197,6 +201,7 @@ class Evaluations:
             raced=in_flight,
             carried=self.carried,
             unrelated=self.unrelated,
+            direct=self.direct,
             sights=sights,
         ).run()
 

@@ -308,6 +308,8 @@ class TracedKernel:
     """Tags of the operations that stand for it."""
     hidden: tuple[Access, ...] = ()
     """Of a missing call: its accesses to the operands that it may overwrite and no output stands for."""
+    repeated: tuple[tuple[int, ...], ...] = ()
+    """Numbers of operands that are one `Ref`, for each `Ref` that stands behind several."""
 
 
 class DroppedBy(Enum):
@@ -369,3 +371,12 @@ def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
         for tag in call.tags:
             found.setdefault(tag, set()).add(call.site)
     return {tag: site for tag, sites in found.items() if len(sites) == 1 and (site := next(iter(sites))) is not None}
+
+
+def find_repeated(calls: Sequence[TracedKernel]) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+    """Maps each tag to `TracedKernel.repeated` of its call; leaves out a tag that calls claim which differ in that."""
+    found: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
+    for call in calls:
+        for tag in call.tags:
+            found.setdefault(tag, set()).add(call.repeated)
+    return {tag: next(iter(repeated)) for tag, repeated in found.items() if len(repeated) == 1}

@@ -35,8 +35,12 @@ from ligerdiag.workers.pool import Pool
 
 def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
     """Returns a line for each declaration: a verdict can hang on it."""
-    names = dict.fromkeys(one.name for one in effects)
-    return tuple(f"what `{name}` does is declared, and believed where it could not be told" for name in names)
+    told = {one.name: _BY_NUMBER if one.writes is not None else _BY_ALIAS for one in effects}
+    return tuple(f"what `{name}` does is declared, and {believed}" for name, believed in told.items())
+
+
+_BY_NUMBER = "believed where it could not be told"
+_BY_ALIAS = "believed of a library's calls without side effects: they overwrite what their outputs alias, and no more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

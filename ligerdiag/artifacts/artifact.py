@@ -104,6 +104,8 @@ class KernelCall:
     site: SourceLine | None = None
     """The line that makes the call; None if no single line is known. `source` is in the forward pass, also for a call
     of a backward function."""
+    repeated: tuple[tuple[int, ...], ...] = ()
+    """Numbers of operands that are one `Ref`, for each `Ref` that stands behind several."""
 
 
 ANY_OPERAND = -1

@@ -54,7 +54,7 @@ MEANINGS = {
     ExitCode.INPUT: "usage or input error; an axis that does not apply to the case",
     ExitCode.NOT_ANALYSED: (
         "something that an answer needs could not be analysed; the --time-limit came first; or schedule and "
-        "numbers disagree, which is a bug in ligerdiag"
+        "numbers disagree, and no finding explains it"
     ),
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is shown",
     ExitCode.TERMINATED: "ended by SIGTERM; what was known is shown",

@@ -56,7 +56,7 @@ What the replay says to that:
   agrees       the numbers are what the verdicts say
   2 of 4       of as many of the outputs; the numbers of the others cannot tell
   lossy 0.25   as meant, but for the precision: the relative error
-  DISAGREES    they cannot both be true: a bug in ligerdiag
+  DISAGREES    they cannot both be true: the report lists the causes that are left
   undecided    the numbers cannot tell
   (2 of 32)    of as many iterations of its dearest loop: all of them are estimated
                above the bounds, see --full. Such numbers show what is wrong, and

@@ -36,7 +36,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INPUT: "usage or input error; the function of a case raises",
     ExitCode.NOT_ANALYSED: (
         "could not analyse: compile error, abort, timeout; the --time-limit came first, and what was not "
-        "checked is unknown; or, a bug in ligerdiag: a rule fails, or schedule and numbers disagree"
+        "checked is unknown; or a rule fails; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.INCONCLUSIVE: (
         "inconclusive: under --strict any case, without it one that expects something while every output is unknown"
@@ -53,7 +53,7 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ),
     ExitCode.NOT_ANALYSED: (
         "could not analyse: a file that is damaged or of a form that is not known; or the --time-limit came "
-        "first; or a replay fails; or, a bug in ligerdiag: a rule fails, or schedule and numbers disagree"
+        "first; or a replay fails; or a rule fails; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel",
 }

@@ -14,6 +14,7 @@ A small file can unpack to gigabytes. Real dumps shrink to a tenth or so; a file
 import re
 import resource
 import signal
+import textwrap
 import threading
 import zlib
 from collections.abc import Generator, Iterable
@@ -133,6 +134,8 @@ _HLO_LINE = re.compile(
     rb"^[ \t]*(?!//)(?:ENTRY[ \t]|(?:ROOT[ \t]+)?%?[\w.-]+[ \t]*=[ \t]|(?:\S.*)?\{[ \t\r]*$)", re.MULTILINE
 )
 _ENTRY = re.compile(rb"^[ \t]*ENTRY[ \t]", re.MULTILINE)
+_FENCE = re.compile(rb"^[ \t>]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+_QUOTED_FENCE = re.compile(rb"^[ \t]*>[ \t>]*(?:```|~~~)", re.MULTILINE)
 _SHORT = 64
 """Bytes of which a damaged protobuf may have none that text has not."""
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -198,8 +201,9 @@ def unpack(data: bytes) -> bytes:
 def strip_paste(data: bytes) -> bytes:
     """HLO text without a byte order mark, quotation marks before each line, and what stands before and after the module.
 
-    Any other data stays as it is. So do lines of HLO after the last closed computation: the text was cut off within them,
-    and without them a computation that another one calls would pass for the entry.
+    Of a text in Markdown, the HLO between its fences. Any other data stays as it is. So do lines of HLO after the last
+    closed computation: the text was cut off within them, and without them a computation that another one calls would pass
+    for the entry.
     """
     bare = data.removeprefix(_UTF8_MARK)
     if data.startswith(_UTF16_MARKS):
@@ -207,6 +211,7 @@ def strip_paste(data: bytes) -> bytes:
             bare = data.decode("utf-16").encode()
         except UnicodeDecodeError:
             return data
+    bare = take_fenced(bare)
     found = _MODULE_LINE.search(bare, 0, _HEAD_BYTES)
     if found is None:
         return _strip_end(bare) if _is_headless(bare) else data
@@ -215,6 +220,46 @@ def strip_paste(data: bytes) -> bytes:
         return data
     text = bare[found.start() :]
     return _strip_end(_QUOTED.sub(b"", text) if b">" in found[0] else text)
+
+
+def take_fenced(data: bytes) -> bytes:
+    """Returns the HLO between the fences (``` or ~~~) of a text in Markdown, one module behind the other.
+
+    A fence is closed by a line of at least as many of its characters, and by nothing else; one that is not closed goes to
+    the end. What other fences hold is left out: lowered StableHLO, a log. Of a module before all fences, the text ends at
+    the first. Any other data stays as it is, and so does a text that holds modules inside and outside of fences.
+    """
+    if _UNPRINTABLE.search(data, 0, _HEAD_BYTES) or _FENCE.search(data, 0, _HEAD_BYTES) is None:
+        return data
+    text = _QUOTED.sub(b"", data) if _QUOTED_FENCE.search(data, 0, _HEAD_BYTES) else data
+    inside, outside = _split_fences(text)
+    modules = [some for some in inside if _MODULE_LINE.search(some) or _is_headless(some)]
+    found = _MODULE_LINE.search(outside)
+    if found is not None and not modules and (fence := _FENCE.search(text, text.find(found[0]))):
+        return text[: fence.start()]
+    if not modules or found is not None:
+        return data
+    return b"".join(
+        textwrap.dedent(one.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape") for one in modules
+    )
+
+
+def _split_fences(text: bytes) -> tuple[list[bytes], bytes]:
+    """Returns what stands between fences, one by one, and what stands outside of them."""
+    inside: list[bytes] = []
+    outside: list[bytes] = []
+    opened, start = b"", 0
+    for line in _FENCE.finditer(text):
+        marks, info = line[1], line[2].strip()
+        if not opened:
+            outside.append(text[start : line.start()])
+        elif marks.startswith(opened) and not info:
+            inside.append(text[start : line.start()])
+        else:
+            continue
+        opened, start = b"" if opened else marks, min(line.end() + 1, len(text))
+    (inside if opened else outside).append(text[start:])
+    return inside, b"".join(outside)
 
 
 def _is_headless(data: bytes) -> bool:

@@ -121,6 +121,16 @@ def find_aliased(call: HloInstruction) -> frozenset[int] | None:
     return None if brings_code or call.proto.custom_call_has_side_effect else frozenset(call.operand_output_aliases)
 
 
+def explain_untrusted(call: HloInstruction) -> str:
+    """Returns why the aliases of a call do not say all that it overwrites, see `find_aliased`; empty where they do."""
+    target = call.proto.custom_call_target
+    if carries_kernel(target) or target == _FOLLOWED_MOSAIC:
+        return "the call brings a kernel whose code could not be followed"
+    if target in _EXPLAINED:
+        return "the call hands out the operands' own buffers"
+    return "the call has side effects" if call.proto.custom_call_has_side_effect else ""
+
+
 def needs_parser(target: str) -> bool:
     """Returns whether the effects of calls to `target` come from IR that a parser in C++ reads."""
     return carries_kernel(target) or target == _FOLLOWED_MOSAIC

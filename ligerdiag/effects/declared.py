@@ -32,6 +32,10 @@ from ligerdiag.model.jobs import CaseSpec
 _KEYS = ("writes", "reads")
 _ALIASED = "aliased"
 _NOT_FOLLOWED = "is declared, and its kernel was not followed"
+NOT_BELIEVED = f'`writes = "{_ALIASED}"` is declared, and not believed'
+_ASKS = "say what it writes under"
+"""In a reason that asks for a declaration."""
+_NO_CALL = "the program lacks the call"
 _LARGEST = 10_000
 """An operand number above it is a slip of the keyboard."""
 
@@ -138,17 +142,22 @@ def apply_declarations(
     target: str,
     declarations: Sequence[DeclaredEffects],
     aliased: frozenset[int] | None = None,
+    untrusted: str = "",
 ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
     """The effects of a call of `target` with what is declared of it, and where that contradicts what was found.
 
     aliased: the operands that an output of the call aliases; None where it is not to be trusted in that, see 4.
+    untrusted: why not.
     """
     declared = find_declaration(declarations, target=target, kernel=effects.kernel)
     if declared is None:
         return effects, ()
     if declared.writes is None:
-        if aliased is None or Access.UNKNOWN not in effects.operands:
+        if Access.UNKNOWN not in effects.operands:
             return effects, ()
+        if aliased is None:
+            known = [reason for reason in effects.reasons if _ASKS not in reason]
+            return replace(effects, reasons=(f"{NOT_BELIEVED}: {untrusted or _NO_CALL}", *known)), ()
         declared = replace(declared, writes=aliased)
     count = len(effects.operands)
     named = (declared.writes or frozenset()) | (declared.reads or frozenset())

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ligerdiag.codec import FieldError, encode_record, parse_object, read_str
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
-from ligerdiag.effects.call import CustomCall, compute_call_effects, find_aliased, needs_parser
+from ligerdiag.effects.call import CustomCall, compute_call_effects, explain_untrusted, find_aliased, needs_parser
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
 from ligerdiag.effects.worker import EFFECTS_WORKER, make_effects_job, make_module_job, parse_effects, render_effects
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
@@ -227,8 +227,8 @@ TIMEOUT = 60.0
 """Seconds that following one kernel's IR may take."""
 
 
-type _Question = tuple[CustomCall, frozenset[int] | None]
-"""A call, and the operands that it declares to overwrite."""
+type _Question = tuple[CustomCall, frozenset[int] | None, str]
+"""A call, the operands that it declares to overwrite, and why that is not all."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -262,7 +262,7 @@ class CallEffectsReader:
 
     def find(self, call: HloInstruction) -> CallEffects:
         """The effects of a custom call of a module that was read."""
-        return self._settle(self._describe(call), find_aliased(call))[0]
+        return self._settle(self._describe(call), find_aliased(call), explain_untrusted(call))[0]
 
     def find_other(self, call: CustomCall) -> CallEffects:
         """The effects of one of the others that were read."""
@@ -270,15 +270,19 @@ class CallEffectsReader:
 
     def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
         """What is declared of a custom call of a module that was read, and is not so."""
-        return self._settle(self._describe(call), find_aliased(call))[1]
+        return self._settle(self._describe(call), find_aliased(call), explain_untrusted(call))[1]
 
     def _settle(
-        self, call: CustomCall, aliased: frozenset[int] | None
+        self, call: CustomCall, aliased: frozenset[int] | None, untrusted: str = ""
     ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
-        known = self._settled.get((call, aliased))
+        known = self._settled.get((call, aliased, untrusted))
         if known is None:
-            known = self._settled[call, aliased] = apply_declarations(
-                self._found[call], target=call.target, declarations=self.declared, aliased=aliased
+            known = self._settled[call, aliased, untrusted] = apply_declarations(
+                self._found[call],
+                target=call.target,
+                declarations=self.declared,
+                aliased=aliased,
+                untrusted=untrusted,
             )
         return known
 

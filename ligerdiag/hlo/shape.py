@@ -34,6 +34,11 @@ DTYPE_NAMES = {
 """xla::PrimitiveType by number (xla/xla_data.proto)."""
 
 
+def is_predicate(shape: ShapeProto) -> bool:
+    """Whether the shape is of truth values."""
+    return shape.element_type == _PRED
+
+
 def is_tuple(shape: ShapeProto) -> bool:
     """Whether the shape is a tuple (possibly empty)."""
     return shape.element_type == TUPLE
@@ -71,7 +76,7 @@ def is_integer(shape: ShapeProto) -> bool:
 def compute_byte_size(shape: ShapeProto) -> int | None:
     """Returns the bytes of a dense array; None for a tuple, a token, and types with packed or unknown elements."""
     match = _ELEMENT_BITS.search(DTYPE_NAMES.get(shape.element_type, ""))
-    if shape.element_type == _PRED:
+    if is_predicate(shape):
         return count_elements(shape)
     bits = int(match[1]) if match else 0
     return None if bits < 8 else count_elements(shape) * bits // 8

@@ -16,9 +16,10 @@ from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
 from ligerdiag.analysis.provenance import compute_tags, forget_entered
+from ligerdiag.analysis.shared_branches import part_branches
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
 from ligerdiag.analysis.verdict.verdicts import doubt_outputs
-from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_sites
+from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_repeated, find_sites
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
 from ligerdiag.artifacts.cache import Cache
@@ -104,6 +105,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             site=call.site,
             tags=call.tags,
             hidden=_find_hidden(call, effects),
+            repeated=call.repeated,
         )
         for call in compilation.kernel_calls
     )
@@ -113,7 +115,10 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         effects_of = _see_through_partitioning(effects.find, program, optimized)
         context = _compute_context(compilation, names, effects_of, traced_calls)
         context = replace(
-            context, contradictions=_list_contradictions(context, effects), sites=find_sites(traced_calls)
+            context,
+            contradictions=_list_contradictions(context, effects),
+            sites=find_sites(traced_calls),
+            repeated=find_repeated(traced_calls),
         )
         if mixed_up is not None:
             doubted = doubt_outputs(context.verdicts, mixed_up.outputs)
@@ -265,7 +270,7 @@ def _compute_context(
         retagged = compute_tags(program, optimized, named=not compilation.as_written)
         program, optimized = retagged.program, retagged.optimized
     elif writes_something:
-        optimized = forget_entered(program, optimized)
+        optimized = part_branches(program, forget_entered(program, optimized))
     if writes_something and compilation.is_foreign:
         belief = compute_belief(program, optimized)
         optimized = belief.without_refuted(optimized)

@@ -1,4 +1,4 @@
-"""Compares what the schedule and the numbers say about an output. If they differ, one of them is wrong: a bug of ours.
+"""Compares what the schedule and the numbers say about an output. If they differ, somebody is wrong (see `difference`).
 
 | the schedule says | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
@@ -24,11 +24,13 @@ number shows it, or only decides something, such as a predicate or a bound, righ
 those of a program whose loops were cut short: what is wrong may come later.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from math import isfinite, isnan
 from typing import assert_never
 
+from ligerdiag.judgement.difference import PossibleCause, explain_difference, find_shown, list_possible_causes
 from ligerdiag.model.findings import (
     PROGRAM_ORDER,
     Attribution,
@@ -38,6 +40,7 @@ from ligerdiag.model.findings import (
     OutputNumbers,
     Replay,
     ReplayState,
+    Severity,
     Verdict,
 )
 from ligerdiag.model.report import Disagreement
@@ -158,9 +161,23 @@ def compute_agreement(
 def compute_replay_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Output name to what its replay says to its verdict; empty when nothing was replayed."""
+    """Output name to what its replay says to its verdict; empty when nothing was replayed.
+
+    It says nothing where a finding explains why the two differ.
+    """
     if replay is None or replay.state is not ReplayState.DONE:
         return {}
+    return {
+        name: Agreement.SILENT
+        if said is Agreement.DISAGREES and find_shown(list_possible_causes(name, findings))
+        else said
+        for name, said in _compare_with_replay(outputs, replay, findings).items()
+    }
+
+
+def _compare_with_replay(
+    outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]
+) -> dict[str, Agreement]:
     silent = find_unreached(findings, replay) | find_mixed(findings)
     return {
         name: compute_agreement(
@@ -190,6 +207,24 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
         for name in finding.outputs:
             told[name] = told.get(name, False) or is_reached
     return decided | {name for name, is_reached in told.items() if not is_reached}
+
+
+def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Finding, ...]:
+    """Makes errors of the warnings about reads that only decide something, where numbers show that they decide wrongly."""
+    if replay is None or replay.state is not ReplayState.DONE:
+        return tuple(findings)
+    wrong = {name for name, numbers in replay.outputs.items() if numbers.attribution in WRONG}
+    return tuple(
+        [
+            replace(one, severity=Severity.ERROR, evidence=(*one.evidence, ("note", _SHOWN)))
+            if one.rule in _WRONG_READS and one.severity is Severity.WARNING and wrong.intersection(one.decided)
+            else one
+            for one in findings
+        ]
+    )
+
+
+_SHOWN = "the numbers show that it does"
 
 
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
@@ -265,12 +300,49 @@ def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
 
 
 def compute_disagreements(
-    outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    replay: Replay | None,
+    device: DeviceRun | None,
+    failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
-    """Returns every output about which two of verdict, replay and device say what cannot both be true."""
+    """Returns every output about which two of verdict, replay and device say what cannot both be true, and no finding
+    explains it. failed: ids of the rules that failed."""
+    return tuple(
+        [
+            explain_difference(one, causes)
+            for one, causes in _list_differences(outputs, findings, replay, device, tuple(failed))
+            if not find_shown(causes)
+        ]
+    )
+
+
+def list_explained(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
+) -> tuple[tuple[Disagreement, tuple[str, ...]], ...]:
+    """Returns every difference between two of them that findings explain, and the ids of their rules."""
+    every = _list_differences(outputs, findings, replay, device, ())
+    return tuple([(one, shown) for one, causes in every if (shown := find_shown(causes))])
+
+
+def _list_differences(
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    replay: Replay | None,
+    device: DeviceRun | None,
+    failed: tuple[str, ...],
+) -> list[tuple[Disagreement, tuple[PossibleCause, ...]]]:
+    found = _find_differences(outputs, findings, replay, device)
+    return [(one, list_possible_causes(one.output, findings, failed)) for one in found]
+
+
+def _find_differences(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
+) -> list[Disagreement]:
     found: list[Disagreement] = []
-    for name, agreement in compute_replay_agreements(outputs, replay, findings).items():
-        if agreement is Agreement.DISAGREES and replay is not None:
+    if replay is not None and replay.state is ReplayState.DONE:
+        said = _compare_with_replay(outputs, replay, findings)
+        for name in [name for name, agreement in said.items() if agreement is Agreement.DISAGREES]:
             evidence = _find_evidence(name, findings)
             found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
     if device is not None:
@@ -281,7 +353,7 @@ def compute_disagreements(
         for name, output in device.outputs.items():
             if name not in unsteady and contradicts_replay(output):
                 found.append(_between_replay_and_device(name, device))
-    return tuple(found)
+    return found
 
 
 def contradicts_replay(output: DeviceOutput) -> bool:

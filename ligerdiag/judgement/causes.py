@@ -2,9 +2,9 @@
 
 1. A rule reports one read in one call of one layer. The author made one mistake, at one line: all findings of the same
    kernel, operand and line of the call that go wrong in the same *way* are one cause, with the readers under it.
-2. Ways: the kernel's write is not seen (LD001, LD002, LD003); it is seen where the original is needed (LD004); any
-   other rule is a way of its own. LD006, the root of all, is a note of the first way in which the call goes wrong, and
-   a finding of its own if there is none.
+2. Ways: the kernel's write is not seen (LD001, LD002, LD003); it is seen where the original is needed (LD004); the read
+   learns only whether there are special values (a warning of these rules); any other rule is a way of its own. LD006, the
+   root of all, is a note of the first way in which the call goes wrong, and a finding of its own if there is none.
 3. A cause has the id and severity of its worst rule, the first by number; the other rules are notes.
 4. Findings of other rules that say the same about the same line, except for names of instructions and outputs, are one,
    too.
@@ -24,7 +24,9 @@ from ligerdiag.rules.wording import name_outputs, render_at, render_patch
 from ligerdiag.text import FEW, count_of, describe_names, find_layers, order_names, render_patterns
 
 _MISSED = "missed"
-_WAYS: Mapping[str, str] = {"LD001": _MISSED, "LD002": _MISSED, "LD003": _MISSED, "LD004": "seen"}
+_SEEN = "seen"
+_SPECIAL = "special"
+_WAYS: Mapping[str, str] = {"LD001": _MISSED, "LD002": _MISSED, "LD003": _MISSED, "LD004": _SEEN}
 _ROOT = "LD006"
 _LUCK = "LD003"
 _SEVERITIES = tuple(Severity)
@@ -80,15 +82,21 @@ def _compute_key(finding: Finding) -> _Key:
         if place is None:
             return finding.rule, finding.message, finding.suppressed, finding.instructions
         return finding.rule, _VARYING.sub("", said), finding.kernel, finding.operand, place, finding.suppressed
-    way = _WAYS.get(finding.rule, finding.rule)
+    way = _find_way(finding)
     said = "" if way in (*_WAYS.values(), _ROOT) else _VARYING.sub("", finding.message)
     return way, said, finding.kernel, finding.operand, (call.line.file, call.line.line), finding.suppressed
+
+
+def _find_way(finding: Finding) -> str:
+    way = _WAYS.get(finding.rule, finding.rule)
+    is_soft = way in (_MISSED, _SEEN) and finding.rule != _LUCK and finding.severity is not Severity.ERROR
+    return _SPECIAL if is_soft else way
 
 
 def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
     """Puts LD006 under the first way in which its call goes wrong."""
     for key in [key for key in groups if key[0] == _ROOT]:
-        for way in (_MISSED, "seen"):
+        for way in (_MISSED, _SEEN):
             other = (way, *key[1:])
             if other in groups:
                 groups[other] += groups.pop(key)
@@ -97,7 +105,8 @@ def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
 
 def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Sequence[str]) -> Finding:
     head = min(parts, key=lambda part: (_SEVERITIES.index(part.severity), part.rule))
-    leading = tuple(part for part in parts if part.severity is head.severity and part.rule != _ROOT) or parts
+    alike = [part for part in parts if part.severity is head.severity and (part.rule == _LUCK) == (head.rule == _LUCK)]
+    leading = tuple([part for part in alike if part.rule != _ROOT]) or parts
     names = order_names([name for part in leading for name in part.outputs], dict.fromkeys(outputs))
     merged = replace(head, outputs=names, message=_describe(head, leading, names, outputs))
     if len(names) > FEW:
@@ -129,6 +138,9 @@ def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], o
         return head.message.replace(name_outputs(head.outputs), named, 1) if len(head.outputs) > FEW else head.message
     plural = len(names) > 1
     what = f"what `{head.kernel}` writes over operand {head.operand}"
+    if _find_way(head) == _SPECIAL:
+        value = head.message.partition(", `")[0]
+        return f"{value}, {named} {'learn' if plural else 'learns'} only whether there are special values"
     if head.rule == _LUCK:
         late = f"nothing makes {'their' if plural else 'its'} readers wait for `{head.kernel}`"
         return f"{named} {'are' if plural else 'is'} right by luck: {late}, which overwrites operand {head.operand}"

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from ligerdiag.judgement.agreement import compute_disagreements, explain_unknown_order
+from ligerdiag.judgement.agreement import compute_disagreements, explain_unknown_order, list_explained, raise_shown
+from ligerdiag.judgement.difference import note_differences
 from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
 from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Verdict
@@ -99,14 +100,17 @@ def _conclude(
 ) -> CaseReport:
     identity, outputs, replay, device = judged.identity, inspection.outputs, measured.replay, measured.device
     answers = check_measured(measured)
-    findings, failures = answers.findings, (*inspection.failures, *answers.failures)
+    findings, failures = raise_shown(answers.findings, replay), (*inspection.failures, *answers.failures)
     added = (failure.message for failure in answers.failures)
     open_questions = explain_unknown_order(device)
     coverage = replace(inspection.coverage, not_covered=(*added, *open_questions, *inspection.coverage.not_covered))
     if suppressions is not None:
         findings = suppressions.apply(identity.id, findings, source_roots)
     allowed = compute_allowed_outputs(outputs, findings)
-    disagreements = compute_disagreements(outputs, findings, replay, device)
+    failed = [failure.rule for failure in failures]
+    disagreements = compute_disagreements(outputs, findings, replay, device, failed)
+    explained = list_explained(outputs, findings, replay, device)
+    findings = note_differences(findings, explained)
     unsettled = frozenset(failure.rule for failure in failures) | find_unsettled(
         replayed=replay is not None and replay.state is ReplayState.DONE, ran=device is not None and not device.error
     )
@@ -127,6 +131,9 @@ def _conclude(
         there, why = judge({name: Verdict(word) for name, word in device.verdicts.items()})
         if there in (Status.UNEXPECTED, Status.FINDINGS):
             status, mismatch = there, f"on {device.device}: {why}" if why else ""
+    surprising = [one for one, rules in explained if set(rules).isdisjoint(identity.expected_rules or ())]
+    if surprising and status in _WITHOUT_DOUBT:
+        status, mismatch = Status.UNEXPECTED, "; ".join(one.message for one in surprising)
     if failures and status in _WITHOUT_DOUBT:
         status = Status.INCONCLUSIVE
     return CaseReport(

@@ -34,7 +34,7 @@ class Status(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """Something could not be decided; never clean."""
     DISAGREEMENT = "disagreement"
-    """The schedule and the numbers contradict each other: a bug in ligerdiag, whatever was expected."""
+    """The schedule and the numbers contradict each other, and no finding explains it, whatever was expected."""
     NOTHING = "nothing to check"
     """No kernel of the program writes an operand without XLA's knowledge, and none is unknown."""
     ERROR = "could not analyse"
@@ -73,7 +73,9 @@ class Disagreement:
     message: str
     """One line: the witness and its statement."""
     evidence: tuple[tuple[str, str], ...] = ()
-    """(label, sentence) pairs, of both sides."""
+    """(label, sentence) pairs, of both sides; then the causes that are possible or ruled out."""
+    help: str = "trust neither for this output"
+    """What is left, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

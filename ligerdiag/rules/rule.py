@@ -6,14 +6,15 @@ doubles the row in place.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import DeviceRun, Finding, ReadPlace, Replay, ReplayState, Severity, Verdict
 from ligerdiag.model.schedule_view import ScheduleFacts
+from ligerdiag.rules.special_values import Special, describe_special, find_special
 from ligerdiag.rules.wording import (
     describe_remedy,
     describe_write,
@@ -64,6 +65,16 @@ class Settled(Enum):
     BY_REPLAY = "by replay"
     BY_DEVICE = "by device"
     BY_BASELINE = "by baseline"
+
+
+class Party(StrEnum):
+    """Whom a verdict on a schedule takes at their word."""
+
+    NOBODY = "nobody"
+    JAX = "JAX"
+    XLA = "XLA"
+    KERNEL = "kernel"
+    OURS = "ligerdiag"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +133,9 @@ class Rule:
     explains: Verdict | None = None
     """The verdict that its findings give the reasons of: every output with that verdict has a finding of such a rule, unless
     the analysis does not know why."""
+    party: Party = Party.NOBODY
+    """Whose mistake it reports, if schedule and numbers may differ by it about the outputs that a finding reaches (see
+    `judgement.difference`)."""
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:
@@ -243,7 +257,7 @@ def report_read(
     """Returns a finding about a wrong or lucky read. sentence: how it reads, without the place. outputs: all by default."""
     place = locate_read(context, read)
     sentence += render_at(place.line, in_backward=place.in_backward)
-    return report_write(
+    found = report_write(
         context,
         rule,
         read.write,
@@ -253,4 +267,24 @@ def report_read(
         instructions=name_instructions(context, read),
         evidence=(describe_write(context, read.write), ("read", sentence)),
         reader=place,
+    )
+    return _soften(found, find_special(context, read), rule)
+
+
+def _soften(found: Finding, special: Special, rule: Rule) -> Finding:
+    """Returns a warning about a wrong read that only asks for special values."""
+    if special is Special.NOTHING or not found.outputs or rule.explains not in (Verdict.STALE, Verdict.CLOBBERED):
+        return found
+    value = f"the value from before `{found.kernel}` overwrites operand {found.operand}"
+    if rule.explains is Verdict.CLOBBERED:
+        value = f"what `{found.kernel}` writes over operand {found.operand}"
+    note = (
+        f"the read decides nothing else: the numbers are right unless `{found.kernel}` makes or removes {special.value}"
+    )
+    return replace(
+        found,
+        severity=Severity.WARNING,
+        message=describe_special(found.outputs, special, value),
+        evidence=(*found.evidence, ("note", note)),
+        decided=found.outputs,
     )

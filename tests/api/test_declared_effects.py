@@ -126,3 +126,13 @@ def test_what_a_librarys_call_aliases_is_known_and_the_rest_where_it_is_trusted(
         (finding,) = partly.findings
         assert (finding.operand, 'writes = "aliased"' in finding.help) == (1, True)
         assert 'writes = "aliased"' not in effects.findings[0].help
+    else:
+        (finding,) = effects.findings
+        assert dict(finding.evidence)["reason"] == (
+            '`writes = "aliased"` is declared, and not believed: the call has side effects'
+        )
+        assert finding.help.endswith("under `[tool.ligerdiag.effects.lib_log]`: `writes = [0]`")
+        assert report.notes == (
+            "what `lib_*` does is declared, and believed of a library's calls without side effects: they overwrite what"
+            " their outputs alias, and no more",
+        )

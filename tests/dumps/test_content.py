@@ -169,6 +169,46 @@ def test_a_text_of_several_modules_is_split_at_their_first_lines() -> None:
     assert split_modules(b"\x0a" + TEXT + TEXT) == (b"\x0a" + TEXT + TEXT,)  # no text: may be a protobuf
 
 
+FENCED = b"HloModule m\n\nENTRY e {\n  p = f32[4]{0} parameter(0)\n  ROOT a = f32[4]{0} add(p, p)\n}\n"
+SECOND = FENCED.replace(b" m", b" n")
+HEADLESS = FENCED.partition(b"\n\n")[2]
+LOWERED = b"module @jit_f {\n  func.func @f() {\n    return\n  }\n}\n"
+
+
+def fence(text: bytes, *, word: bytes = b"", marks: bytes = b"```") -> bytes:
+    return marks + word + b"\n" + text + marks + b"\n"
+
+
+def push(text: bytes, by: bytes) -> bytes:
+    return b"".join(by + line + b"\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("data", "modules"),
+    [
+        (b"# A\n\n" + fence(FENCED, word=b"hlo") + b"\n## Lowered\n" + fence(LOWERED) + b"<!-- x -->\n", (FENCED,)),
+        (fence(FENCED, marks=b"~~~") + fence(LOWERED, word=b"mlir"), (FENCED,)),
+        (fence(LOWERED, word=b"mlir") + fence(FENCED, word=b"hlo"), (FENCED,)),
+        (b"1. run:\n" + push(fence(FENCED, word=b"hlo") + fence(LOWERED), b"    "), (FENCED,)),
+        (push(fence(FENCED) + fence(LOWERED), b"> "), (FENCED,)),
+        (fence(FENCED) + b"then\n" + fence(SECOND) + fence(LOWERED), (FENCED, SECOND)),
+        (fence(FENCED, marks=b"````") + fence(LOWERED), (FENCED,)),
+        (fence(HEADLESS) + fence(LOWERED), (HEADLESS,)),
+        (b"see\n```hlo\n" + FENCED, (FENCED,)),
+        (fence(b"$ run\n%a = 3\n") + fence(FENCED) + fence(b"%b = 4\n", word=b"console"), (FENCED,)),
+        (b"<details>\n\n" + fence(FENCED) + b"</details>\n\n" + fence(b"def f(x) {\n", word=b"c"), (FENCED,)),
+        (FENCED + b"\nLowered:\n" + fence(LOWERED, word=b"mlir"), (FENCED,)),
+    ],
+    ids=[
+        *("another fence", "tildes", "the other first", "indented", "quoted", "two modules", "longer marks", "no head"),
+        *("not closed", "a log", "details", "before all fences"),
+    ],
+)
+def test_of_a_text_in_markdown_the_modules_between_fences_are_read(data: bytes, modules: tuple[bytes, ...]) -> None:
+    assert tuple(one.rstrip() for one in split_modules(strip_paste(data))) == tuple(one.rstrip() for one in modules)
+    assert all(map(is_whole, split_modules(strip_paste(data))))
+
+
 def test_modules_in_quotes_are_a_part_of_the_head_of_one() -> None:
     head = b'HloModule m, origin_recovery_table={\n  {"x \\"y"} : {"x__ovp0"},\n  "\n    ' + TEXT + b'"\n}\n'
     module = head + TEXT.partition(b"\n")[2]

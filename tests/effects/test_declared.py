@@ -159,6 +159,23 @@ def test_what_a_call_aliases_is_believed_where_that_is_declared(
     assert bool(effects.reasons) == (UNKNOWN in expected)
 
 
+@pytest.mark.parametrize(
+    ("reason", "left"),
+    [
+        ("no table entry for custom-call target `lib_f`; say what it writes under [tool.ligerdiag.effects]", 0),
+        ("a pointer is made from an integer", 1),
+    ],
+)
+def test_that_a_calls_aliases_are_not_believed_is_the_first_reason(reason: str, left: int) -> None:
+    found = create_unknown_effects(kernel="lib_f", operands=2, outputs=1, reason=reason)
+    effects, _ = apply_declarations(
+        found, target="lib_f", declarations=TRUSTED, aliased=None, untrusted="the call has side effects"
+    )
+    first, *others = effects.reasons
+    assert first == '`writes = "aliased"` is declared, and not believed: the call has side effects'
+    assert len(others) == left
+
+
 def test_a_pattern_is_of_targets_and_not_of_kernels() -> None:
     found = create_unknown_effects(kernel="lib_kernel", operands=1, outputs=1, reason="not followed")
     effects, _ = apply_declarations(found, target="triton_kernel_call", declarations=TRUSTED, aliased=None)

@@ -12,14 +12,18 @@ Not a carrier, because the optimized module may share it with others for good re
       computation, and what is called beside it: XLA inlines calls first.
 Carriers are found again in the optimized module by tag and opcode; one that has grown is two operations merged into one (two
 products with a factor in common) and stands for neither. Where one is not found again in a partitioned module, what may be
-it and has no tag is looked for as `belief` does for a module from elsewhere. When there are none, only the test for missing
+it and has no tag is looked for as `belief` does for a module from elsewhere.
+  (5) An operand that has several definitions (elements of a loop's state that change places) has as many in the optimized
+      module. If some are not found again there, and as many define the operand and are no carriers, these are they.
+When there are none, only the test for missing
 writes is left.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from types import MappingProxyType
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.reaching_definitions import find_inlined, find_one_value, find_origins, number_inlined
@@ -43,6 +47,9 @@ class Carriers:
     """Tag path to (operation, hidden write): what to recognise in the optimized module, see `is_carrier`."""
     parameters: Mapping[int, tuple[int, ...]]
     """Entry parameter number to hidden writes, where a kernel overwrites the parameter itself."""
+    origins: Mapping[int, frozenset[TagPath]] = MappingProxyType({})
+    """Hidden write to the tag paths of the carriers that define its operand, (1), if it has several definitions: elements of
+    a loop's state that change places, say."""
 
 
 def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
@@ -50,17 +57,25 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
     paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
+    origins: defaultdict[int, set[TagPath]] = defaultdict(set)
+    definitions: Counter[int] = Counter()
     for index, prefix, computation, values, frames in _group_origins(writes, parameters):
         module = writes[0].module
+        defining = {value.id for value in values}
+        definitions[index] += len(defining)
         for carrier in _find_carriers(module, computation, values, frames):
             own = module.find_tag_path(carrier)
             instructions[(*prefix, *own), carrier.id].append(index)
             if own:
                 paths[(*prefix, *own)].append((carrier, index))
+                if carrier.id in defining:
+                    origins[index].add((*prefix, *own))
+    definitions.update(index for carried in parameters.values() for index in carried)
     return Carriers(
         {key: tuple(value) for key, value in instructions.items()},
         {key: tuple(value) for key, value in paths.items()},
         {key: tuple(value) for key, value in parameters.items()},
+        {index: frozenset(paths) for index, paths in origins.items() if definitions[index] > 1},
     )
 
 
@@ -90,9 +105,21 @@ def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
     return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
 
+_BECOMES: Mapping[str, tuple[str, ...]] = {
+    "scatter": ("dynamic-update-slice",),
+    "gather": ("dynamic-slice",),
+    "divide": ("multiply",),
+    "subtract": ("add",),
+}
+"""Opcode to those of what XLA puts in the place of such an operation, the same value: a scatter of one slice, a quotient by
+a constant."""
+
+
 def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
     """Whether an instruction of the optimized module with the operation's tag is what became of it alone."""
-    if not is_same_operation(operation.opcode, optimized):
+    if not is_same_operation(operation.opcode, optimized) and optimized.opcode not in _BECOMES.get(
+        operation.opcode, ()
+    ):
         return False
     if is_integer(operation.shape) != is_integer(optimized.shape):
         return False  # an index: the partitioner gives what it computes of a device's number the tag of what it divides
@@ -123,6 +150,50 @@ def find_lost(module: HloModule, carriers: Carriers) -> Carriers:
         if any(is_carrier(operation, one) for operation, _ in carriers.paths.get(tags.get(one.id, ()), ()))
     }
     return Carriers({}, {path: operations for path, operations in carriers.paths.items() if path not in found}, {})
+
+
+def carry_displaced(
+    module: HloModule,
+    carriers: Carriers,
+    carried: Mapping[int, Labels],
+    performed: Iterable[HiddenWrite],
+    space: LabelSpace,
+) -> tuple[Carriers, Mapping[int, Labels]]:
+    """Finds, of an operand with several definitions, those that are lost, (5).
+
+    carried: as of `compute_carried`; the labels of what is found are added to it. performed: the writes as the optimized
+    module performs them. Returns the carriers without the origins that are found.
+    """
+    lost = frozenset(find_lost(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
+    gone = {index: paths & lost for index, paths in carriers.origins.items() if not paths.isdisjoint(lost)}
+    if not gone:
+        return carriers, carried
+    defining: defaultdict[int, dict[int, HloInstruction]] = defaultdict(dict)
+    for write in performed:
+        for frames in find_origins(write) if write.index in gone else ():
+            one = _find_computed(module, frames[-1].instruction)
+            defining[write.index][one.id] = one
+    added, found = dict(carried), dict(carriers.origins)
+    for index, paths in gone.items():
+        original = space.original(index)
+        unnamed = [
+            one
+            for one in defining[index].values()
+            if one.opcode not in _NOT_OPERATIONS
+            and not carried.get(one.id, 0) & original
+            and one.id in _find_dependent(module.homes[one.id])
+        ]
+        if len(unnamed) == len(paths) and not any(is_tuple(one.shape) for one in unnamed):
+            added |= {one.id: added.get(one.id, 0) | original for one in unnamed}
+            found[index] -= paths
+    return replace(carriers, origins=found), added
+
+
+def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
+    """Returns what computes the value, inside of a fusion, too."""
+    while value.opcode == "fusion":
+        value = module.computations[value.called_computations[0]].root
+    return value
 
 
 def list_ambiguous_carriers(

@@ -19,6 +19,8 @@ A custom call passes dependences on by the same rule in both programs:
     A mark on an operation that is right before a call and wrong behind it ends at all that the call overwrites, not only at
     the operand that it is about: what stands there was computed before.
 (4) What a kernel of unknown effect returns is FRESH of that unknown write: everything downstream is then unknown.
+(5) To a question about the bytes themselves, what it leaves in a hidden-written operand is FRESH of this write and of no
+    other one: the kernel may have computed it from what others wrote, but their bytes are elsewhere. Marks go on.
 
 Most of a large schedule has nothing to do with any kernel. An instruction is *quiet* if nothing stands in what it reads,
 and nothing starts at it or in what it calls. Its result depends on nothing, and what it computes inside need not be
@@ -237,9 +239,15 @@ class CallTransfer:
 
 
 def transfer_call(
-    effects: CallEffects, operands: list[Labels], writes: tuple[HiddenWrite, ...], space: LabelSpace
+    effects: CallEffects,
+    operands: list[Labels],
+    writes: tuple[HiddenWrite, ...],
+    space: LabelSpace,
+    *,
+    direct: bool = False,
 ) -> CallTransfer:
-    """Returns the sets that a call with these operand sets leaves, (1) to (4). writes: the call's own hidden writes."""
+    """Returns the sets that a call with these operand sets leaves, (1) to (4). writes: the call's own hidden writes.
+    direct: the question is about the bytes themselves, (5)."""
     read = 0
     for number, labels in enumerate(operands):
         access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
@@ -249,6 +257,8 @@ def transfer_call(
     read &= ~unite(settled.values())
     results = read | unite(space.fresh(write.index) for write in writes if write.unknown)
     before = unite(space.wrong_before(write.index) for write in writes)
+    if direct:
+        read &= -space.above
     written = tuple(
         (write.operand, settled[write.index] | before, (0 if write.unknown else read) | space.fresh(write.index))
         for write in writes

@@ -131,6 +131,7 @@ def compute_intended(
     records: bool = True,
     undecided: Labels = 0,
     rows: Mapping[int, ArrayRegion] = MappingProxyType({}),
+    direct: bool = False,
 ) -> Intended:
     """Evaluates the unoptimized module in program order.
 
@@ -138,7 +139,7 @@ def compute_intended(
     derived: marks that what a derivative reads from before a write gets, by (4). records: `tagged` is wanted; without
     it, the evaluation is about its outputs. undecided: marks that end where something is decided (see `labels.decides`), and
     where they are on one of two things of which one is chosen. rows: HiddenWrite index to the rows that it overwrites; all
-    where it is missing.
+    where it is missing. direct: see `labels.transfer_call`.
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -155,6 +156,7 @@ def compute_intended(
             records=records,
             undecided=undecided,
             rows=rows,
+            direct=direct,
         )
         intended = evaluation.run_entry()
         found = frozenset(evaluation.doubts.to_constants)
@@ -178,6 +180,7 @@ class _Evaluation:
     records: bool = True
     undecided: Labels = 0
     rows: Mapping[int, ArrayRegion] = MappingProxyType({})
+    direct: bool = False
     reads_before: bool = False
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
@@ -364,7 +367,7 @@ class _Evaluation:
         # the call itself reads what it overwrites, folded or not
         if self.records and len(operands) > 1:
             self._call_edges = self._describe_edges(operands)
-        transfer = transfer_call(self.effects_of(call), sets, own, self.space)
+        transfer = transfer_call(self.effects_of(call), sets, own, self.space, direct=self.direct)
         for write in own:
             known = self._given.get(write.index, (0,) * len(sets))
             self._given[write.index] = tuple([one | new for one, new in zip(known, sets, strict=False)])
@@ -414,7 +417,9 @@ class _Evaluation:
                 edges, self._call_edges = self._call_edges, ()
             elif labels and len(operands) > 1:
                 edges = self._describe_edges(operands)
-            self.tagged[path] = TaggedSet(opcode, labels, upstream - {path} if path in upstream else upstream, edges)
+            if path in upstream:  # one operation of the author's that is several here
+                upstream = upstream - {path} | (self.tagged[path].operands if path in self.tagged else _NOTHING)
+            self.tagged[path] = TaggedSet(opcode, labels, upstream, edges)
             upstream = frozenset((path,))
         for index in (value,) if isinstance(value, int) else list_leaves(value):
             known[index] = upstream

@@ -71,6 +71,8 @@ class ScheduleEvaluation:
     """Id of a call to the ORIG labels that its operands cannot have, operand by operand."""
     sights: bool = True
     """Sightings are wanted; without them, an evaluation is about its outputs."""
+    direct: bool = False
+    """See `labels.transfer_call`."""
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Id of an async start that races with a kernel to the marks that its results get."""
     memory: LabelMemory = field(init=False)
@@ -328,7 +330,7 @@ class ScheduleEvaluation:
             unrelated = (0,) * len(operands)
         operands = [labels & ~foreign for labels, foreign in zip(operands, unrelated, strict=True)]
         operands = forget_other_slices(operands, own, self._by_call.get(call.id, ()), self.space)
-        transfer = transfer_call(self.effects_of(call), operands, own, self.space)
+        transfer = transfer_call(self.effects_of(call), operands, own, self.space, direct=self.direct)
         for (_, dropped, added), write in zip(transfer.written, own, strict=True):
             self._met.add(write.index)
             if operands[write.operand] & self.space.all_original(write.index):

@@ -127,6 +127,10 @@ class Blame:
             | self._find_mixed_alone(refined, mixed),
         )
 
+    def find_beside_operations(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
+        """Makes outputs worse by (1) to (3)."""
+        return self._blame_folded(self._blame_merged(outputs), {})
+
     def _find_mixed_alone(
         self, outputs: Mapping[str, OutputVerdict], mixed: Mapping[str, tuple[TwinConfluence, ...]]
     ) -> frozenset[str]:

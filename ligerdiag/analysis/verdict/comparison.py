@@ -89,7 +89,8 @@ class Comparison:
     undecided: frozenset[int]
     """Writes whose memory could not be told."""
     traced: frozenset[int] = frozenset()
-    """Writes whose operand was seen to hold the original, so that its absence elsewhere says something."""
+    """Writes whose operand was seen to hold the original, and nothing that defines it is lost, so that its absence elsewhere
+    says something."""
     _traced_bits: Labels = field(init=False)
     _moved_fresh: Labels = field(init=False)
 

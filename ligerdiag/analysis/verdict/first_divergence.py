@@ -2,7 +2,9 @@
 
 For a hidden write W, an operation t of the program that is seen again in the optimized module is *wrong* when its two sets
 differ there as in `comparison`. A wrong operation with no wrong operation upstream (looking through operations that the
-compiler folded away) is where the wrong value is read: its scheduled instruction is the reader.
+compiler folded away) is where the wrong value is read: its scheduled instruction is the reader. What a loop hands round is
+wrong in the next iteration at all that is computed from it. So where some operation is wrong about what W does in its own
+iteration, those that are wrong about earlier ones alone come after it, wherever they stand in the loop.
 
 Operands may be wrong where the operation as a whole does not show it. `a * b` is meant to read what a kernel left in `a`,
 and the original of `b`, and `a` depends on the original, too. Where it reads the overwritten bytes for `b`, it has the
@@ -17,7 +19,7 @@ operands, the whole operation with them.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
@@ -110,13 +112,30 @@ def find_wrong_reads(
 
     concerned: the writes to ask about, a bit each.
     """
+    now = {one: one.wrong(verdict) & concerned & ~_find_carried(one, verdict, comparison) for one in differing}
+    begun = unite(bits for one, bits in now.items() if one.is_same)
+    every = {one: one.wrong(verdict) & concerned for one in differing}
+    begin = {one: bits & ~begun | now[one] for one, bits in every.items()}
+    found = _find_begins(begin, intended, actual, comparison)
+    if begin == every:
+        return found
+    known = {(read.write, read.reader) for read in found}
+    later = _find_begins(every, intended, actual, comparison)
+    return found + tuple(
+        [replace(read, rank=read.rank + 1) for read in later if (read.write, read.reader) not in known]
+    )
+
+
+def _find_begins(
+    differing: Mapping[Differing, Labels], intended: Intended, actual: Actual, comparison: Comparison
+) -> tuple[WrongRead, ...]:
+    """Finds the readers behind no other one. differing: the writes that each operation is asked about, a bit each."""
     wrong: dict[TagPath, Labels] = {}
-    sightings: defaultdict[TagPath, list[Differing]] = defaultdict(list)
-    for one in differing:
-        bits = one.wrong(verdict) & concerned
+    sightings: defaultdict[TagPath, list[tuple[Differing, Labels]]] = defaultdict(list)
+    for one, bits in differing.items():
         if bits and one.is_same:
             wrong[one.path] = wrong.get(one.path, 0) | bits
-            sightings[one.path].append(one)
+            sightings[one.path].append((one, bits))
     upstream = _Upstream(wrong, intended, actual)
     slices: defaultdict[int, set[int]] = defaultdict(set)
     for write in actual.writes:
@@ -125,8 +144,8 @@ def find_wrong_reads(
     ranks: defaultdict[tuple[int, int], int] = defaultdict(int)
     for path in sorted(wrong, key=put_in_order):
         first = wrong[path] & ~upstream.find(path)
-        for one in sightings[path] if first else ():
-            for write in comparison.space.writes_of(one.wrong(verdict) & first):
+        for one, bits in sightings[path] if first else ():
+            for write in comparison.space.writes_of(bits & first):
                 sighting = one.sighting
                 operand, place = find_source(write, sighting, slices[write], comparison.space)
                 reader = sighting.scheduled.id
@@ -134,6 +153,13 @@ def find_wrong_reads(
                 ranks[write, reader] += 1
                 found[write].append(WrongRead(write, path, reader, sighting, place, operand, rank))
     return tuple([read for write in sorted(found) for read in found[write]])
+
+
+def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> Labels:
+    """Returns the writes, a bit each, about whose earlier iterations alone the operation is wrong."""
+    intended, actual = one.tagged.labels, one.sighting.labels
+    differs = intended & ~actual if verdict is Verdict.STALE else actual & ~intended
+    return comparison.space.any_fresh(differs) & ~differs & ~comparison.space.bits_of(comparison.moved)
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ In this order, each step with a definition of its own:
   (3) `blame`                makes outputs worse whose own sets agree, and names the reads where it begins;
   (4) `ambiguity_search`     finds what cannot be told;
   (5) this file              makes those outputs unknown, and takes back the reads that were blamed for them.
+Of (2) and (3) `bystanders` takes back the kernels whose bytes nobody reads wrongly.
 Without the program as written, `schedule_alone` takes the place of (1) to (5). `reads` judges every read of an overwritten
 value from these verdicts, so that no read contradicts the output that it makes wrong.
 
@@ -23,10 +24,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
+from ligerdiag.analysis.evaluation.carriers import Carriers, find_lost
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding, find_latent
+from ligerdiag.analysis.verdict.bystanders import are_asked_for, find_whose_bytes
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.one_value import find_joined
@@ -262,7 +265,7 @@ def judge(
     evaluations: runs either program once more, with marks on what is asked about. possible: ORIG labels that instructions
     without a name that can be believed may carry, by instruction id (see `belief`).
     """
-    comparison = _create_comparison(pair)
+    comparison = _create_comparison(pair, evaluations.carriers)
     intended, actual = pair.intended.outputs, pair.actual.outputs
     outputs = {
         name: comparison.compare(intended[n] if n < len(intended) else 0, actual[n] if n < len(actual) else 0)
@@ -273,6 +276,10 @@ def judge(
     if evaluations.retagged is None and not evaluations.folded:
         differing += tuple(find_wrong_edges(known, comparison))
         differing += tuple(find_joined(known, comparison))
+    whose = None
+    if are_asked_for(differing, outputs, comparison):
+        whose = find_whose_bytes(output_names, pair=pair, run=evaluations, comparison=comparison)
+        differing = whose.refine(differing)
     instructions = {one.id: one for one in pair.optimized.instructions}
     blamed = Blame(
         pair=pair, differing=differing, comparison=comparison, run=evaluations, known=known, instructions=instructions
@@ -292,6 +299,8 @@ def judge(
     blamed = propagate(blamed, ambiguities, pair.matching.crossed)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
         blamed, ambiguities = forgive_apart(blamed, ambiguities, evaluations)
+    if whose is not None:
+        blamed = whose.acquit(blamed)
     merged = pair.matching.merged
     mixed = {name: tuple([one.instruction for one in found if one.instruction]) for name, found in blamed.mixed.items()}
     return Verdicts(
@@ -325,5 +334,9 @@ def doubt_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
     return replace(verdicts, outputs=outputs)
 
 
-def _create_comparison(pair: EvaluatedPair) -> Comparison:
-    return Comparison(pair.writes, pair.space, pair.matching.moved, pair.undecided, pair.actual.traced)
+def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) -> Comparison:
+    traced = pair.actual.traced
+    if traced and carriers is not None and carriers.origins:
+        lost = find_lost(pair.optimized, carriers).paths.keys()
+        traced -= {index for index, origins in carriers.origins.items() if not origins.isdisjoint(lost)}
+    return Comparison(pair.writes, pair.space, pair.matching.moved, pair.undecided, traced)

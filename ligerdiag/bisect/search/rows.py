@@ -58,7 +58,7 @@ def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
 
 
 def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
-    """Returns whether verdicts and numbers cannot both be true: a bug in ligerdiag."""
+    """Returns whether verdicts and numbers cannot both be true, and no finding explains it."""
     return Agreement.DISAGREES in compute_replay_agreements(outcome.outputs, replay, outcome.findings).values()
 
 
@@ -84,7 +84,7 @@ def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sentences))
 
 
-_BUG = "schedule and numbers cannot both be right, see DISAGREES: that is a bug in ligerdiag"
+_BUG = "schedule and numbers cannot both be right, see DISAGREES: `ligerdiag check` lists the causes that are left"
 
 
 def replay_outcomes(

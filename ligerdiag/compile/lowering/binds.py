@@ -48,6 +48,8 @@ class TracedCall:
     operand_used_later: bool
     alone: LoneCall | None = None
     """The custom call that XLA would get, if its outputs are not used; None also if it could not be made."""
+    repeated: tuple[tuple[int, ...], ...] = ()
+    """Numbers of operands that are one `Ref`, for each `Ref` that stands behind several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -41,6 +41,8 @@ from ligerdiag.model.findings import SourceLine
 
 PRIMITIVES = ("triton_kernel_call", "pallas_call")
 
+_REF = "AbstractRef"
+"""The type of a `Ref`, which JAX does not export."""
 _TAG = re.compile(rb"#ld(\d+)")
 _OPERATION_TAG = re.compile(r"#ld(\d+)$")
 
@@ -132,6 +134,7 @@ def settle_calls(
                 operand_used_later=asked.operand_used_later,
                 tags=numbers,
                 site=asked.site,
+                repeated=asked.repeated,
                 alone=None if in_program else asked.alone or next((by_tag[tag].alone for tag in numbers), None),
             )
         )
@@ -223,7 +226,17 @@ def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[An
             id(variable) in read_later for variable in equation.invars if not isinstance(variable, jex_core.Literal)
         ),
         alone=None if used or not equation.outvars else lower_alone(equation.primitive, equation.params, avals),
+        repeated=_find_repeated(equation.invars),
     )
+
+
+def _find_repeated(operands: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    """Returns `TracedCall.repeated`."""
+    places: dict[int, list[int]] = {}
+    for number, variable in enumerate(operands):
+        if type(variable.aval).__name__ == _REF:
+            places.setdefault(id(variable), []).append(number)
+    return tuple([tuple(numbers) for numbers in places.values() if len(numbers) > 1])
 
 
 def read_config(operation: Any) -> bytes:

@@ -18,7 +18,6 @@ from ligerdiag.model.schedule_view import BufferAccess, OutputView, Place, ReadK
 from ligerdiag.render.html.environment import compute_worst_verdict
 from ligerdiag.render.html.prose import NumbersWord, compute_numbers_words
 from ligerdiag.render.html.subject import Subject, find_subject, list_worst_first
-from ligerdiag.render.terminal.summary import DISAGREEMENT_HELP
 from ligerdiag.text import count_of, join_words
 
 MAX_NAMES = 3
@@ -161,7 +160,8 @@ def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headli
     if case.status is Status.DISAGREEMENT:
         count = "the schedule and the numbers cannot both be right"
         plain = "; ".join(one.message for one in case.disagreements[:1])
-        return Headline(sign="unknown", count=count, plain=plain, detail=DISAGREEMENT_HELP)
+        detail = "; ".join(one.help for one in case.disagreements[:1])
+        return Headline(sign="unknown", count=count, plain=plain, detail=detail)
     subject = find_subject(case) if subject is None else subject
     worst = compute_worst_verdict(case.outputs.values())
     found = _compute_by_numbers(case, worst, subject) or _compute_by_findings(case, worst)

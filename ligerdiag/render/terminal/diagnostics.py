@@ -31,7 +31,7 @@ from ligerdiag.render.terminal.spans import (
     compute_wrapped,
     verdict_style,
 )
-from ligerdiag.render.terminal.summary import DISAGREEMENT_HELP, MAX_LOG_LINES
+from ligerdiag.render.terminal.summary import MAX_LOG_LINES
 from ligerdiag.text import join_words
 
 _STATES: Mapping[ReplayState, Style] = {
@@ -193,7 +193,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.DISAGREEMENT: TroublePage(
         severity=Severity.ERROR,
         summary="the schedule and the numbers say what cannot both be true",
-        help=DISAGREEMENT_HELP,
+        help="see the causes that are left: JAX, XLA, the kernel or a bug in ligerdiag; trust neither for this output",
     ),
     TroubleKind.NOT_ANALYSED: TroublePage(
         severity=Severity.ERROR,

@@ -14,7 +14,6 @@ MAX_NOT_COVERED = 12
 
 _ALWAYS = (Status.EXPECTED, Status.UNEXPECTED, Status.INCONCLUSIVE, Status.ERROR)
 _ALWAYS_WITHOUT_EXPECTATION = (Status.CLEAN, Status.FINDINGS, Status.INCONCLUSIVE, Status.ERROR)
-DISAGREEMENT_HELP = "one of the two is wrong, and that is a bug in ligerdiag: trust neither for this output"
 _TOTALS: tuple[tuple[Status, str, Style], ...] = (
     (Status.EXPECTED, "as expected", Style.GOOD),
     (Status.CLEAN, "fresh, with no expectation", Style.GOOD),
@@ -55,7 +54,7 @@ def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tu
     for one in case.disagreements:
         head = (Span("disagreement", Style.BAD), Span(f": {where}: "), Span(one.message, Style.STRONG))
         lines += compute_wrapped(head, width, 4)
-        facts = (*one.evidence, ("help", DISAGREEMENT_HELP))
+        facts = (*one.evidence, ("help", one.help))
         column = max(len(label) for label, _ in facts) + 2
         for label, text in facts:
             fact = (Span("   "), Span(f"{label}:".ljust(column), Style.NOTE), Span(text))

@@ -7,7 +7,7 @@ from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import KERNEL, Example, Reproduction, Rule
+from ligerdiag.rules.rule import KERNEL, Example, Party, Reproduction, Rule
 from ligerdiag.rules.wording import describe_callers, locate_instruction
 
 _BEFORE_THE_PROGRAM = frozenset({"triton_kernel_call_ffi"})
@@ -241,6 +241,7 @@ RULE = Rule(
     id="LD010",
     name="autotuned-in-place",
     severity=Severity.ERROR,
+    party=Party.KERNEL,
     summary="several configurations are tried on an operand that nobody restores",
     what_it_does="""\
 Reports a kernel call with several configurations that reads an operand and overwrites it, where the launcher does not put

@@ -8,7 +8,17 @@ from ligerdiag.analysis.evaluation.memory_uses import SharedBytes, find_shared_b
 from ligerdiag.effects.access import CallEffects, Neighbours
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
-from ligerdiag.rules.rule import KERNEL, Example, Measured, Reproduction, Rule, Settled, make_example, render_error
+from ligerdiag.rules.rule import (
+    KERNEL,
+    Example,
+    Measured,
+    Party,
+    Reproduction,
+    Rule,
+    Settled,
+    make_example,
+    render_error,
+)
 from ligerdiag.rules.wording import find_producer
 
 HELP = "give the output bytes of its own, or have each program read all that it overwrites, and only that"
@@ -203,6 +213,7 @@ RULE = Rule(
     id="LD011",
     name="incidental-sharing",
     severity=Severity.ERROR,
+    party=Party.KERNEL,
     summary="a kernel reads and overwrites the same bytes, and is not safe in place",
     what_it_does="""\
 Follows the addresses and masks of every load and store for all programs of the launch's grid. It reports an operand of

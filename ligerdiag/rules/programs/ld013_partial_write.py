@@ -8,7 +8,7 @@ from ligerdiag.effects.access import WriteCoverage
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
-from ligerdiag.rules.rule import ALIASED, Measured, Reproduction, Rule, Settled, make_example
+from ligerdiag.rules.rule import ALIASED, Measured, Party, Reproduction, Rule, Settled, make_example
 
 _BROKEN = "LD022"
 HELP = "write every element, or alias the output to an operand that holds what is to stay there"
@@ -114,6 +114,7 @@ RULE = Rule(
     id="LD013",
     name="partial-write",
     severity=Severity.WARNING,
+    party=Party.KERNEL,
     summary="an output that the kernel does not write completely",
     what_it_does="""\
 Follows the addresses and masks of every store for all programs of the launch's grid, and reports an output that they

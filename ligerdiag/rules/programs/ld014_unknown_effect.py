@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import carries_kernel, find_aliased
+from ligerdiag.effects.declared import NOT_BELIEVED
 from ligerdiag.effects.libtriton import NOT_UNDERSTOOD
 from ligerdiag.hlo.dataflow import is_partitioned
 from ligerdiag.hlo.module import HloInstruction, find_user_line
@@ -12,11 +13,12 @@ from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 from ligerdiag.text import join_words
 
-HELP = "outputs that hang on it are unknown, not clean; "
+HELP = "outputs that depend on it are unknown, not clean; "
 IN_THE_KERNEL = "write through the operands' own pointers in the kernel"
 IN_THE_SHARDS = "call the same kernels on the shards as on whole arrays, each as often; or declare what they overwrite"
 BY_DECLARATION = "say under `[tool.ligerdiag.effects.{}]` what it overwrites: `writes = []` for nothing"
 OR_ELSEWHERE = ", or inspect it where the Triton is installed that made it"
+BY_NUMBER = "name the operands that it overwrites under `[tool.ligerdiag.effects.{}]`: `writes = {}`"
 OR_TRUSTED = ', `writes = "aliased"` for what its outputs alias alone'
 
 
@@ -57,11 +59,13 @@ def _name_operands(numbers: Sequence[int]) -> str:
 
 
 def _advise(call: HloInstruction, effects: CallEffects, *, is_trusted: bool) -> str:
-    if carries_kernel(call.proto.custom_call_target):
+    if carries_kernel(call.proto.custom_call_target) and not any(NOT_BELIEVED in one for one in effects.reasons):
         is_read = not any(NOT_UNDERSTOOD in reason for reason in effects.reasons)
         return IN_THE_KERNEL if is_read else BY_DECLARATION.format(effects.kernel) + OR_ELSEWHERE
     if is_partitioned(call):
         return IN_THE_SHARDS
+    if any(reason.startswith(NOT_BELIEVED) for reason in effects.reasons):
+        return BY_NUMBER.format(effects.kernel, sorted(call.operand_output_aliases))
     return BY_DECLARATION.format(effects.kernel) + (OR_TRUSTED if is_trusted else "")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED, Measured, Rule, Settled, check_nothing, make_example, render_error
+from ligerdiag.rules.rule import ALIASED, Measured, Party, Rule, Settled, check_nothing, make_example, render_error
 from ligerdiag.rules.wording import begin_sentence
 
 
@@ -62,6 +62,7 @@ RULE = Rule(
     id="LD017",
     name="unsteady-output",
     severity=Severity.WARNING,
+    party=Party.KERNEL,
     summary="on the device, runs on the same inputs differ",
     what_it_does="""\
 With `--device` each program is run several times on the same inputs. An output that is not equal bit for bit in all of

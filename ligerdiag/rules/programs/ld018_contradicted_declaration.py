@@ -7,7 +7,7 @@ from ligerdiag.effects.access import Access
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import ShapeIndex, render_index
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Rule, make_example
+from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Party, Rule, make_example
 
 _WORDS = {
     Access.NONE: "neither read nor written",
@@ -102,6 +102,7 @@ RULE = Rule(
     id="LD018",
     name="contradicted-declaration",
     severity=Severity.WARNING,
+    party=Party.KERNEL,
     summary="what is declared of a custom call is not what it does",
     what_it_does="""\
 Compares each declaration, in a case's `effects` or in `[tool.ligerdiag.effects]`, with what the call's own Triton IR or the

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, LaunchNumbers, ProgramMeeting, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Rule, Settled, check_nothing, render_error
+from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Party, Rule, Settled, check_nothing, render_error
 from ligerdiag.rules.wording import name_buffer, render_at
 from ligerdiag.text import count_of
 
@@ -124,6 +124,7 @@ RULE = Rule(
     id="LD019",
     name="order-dependent-grid",
     severity=Severity.ERROR,
+    party=Party.KERNEL,
     summary="a kernel whose result hangs on the order of the programs of its grid",
     what_it_does="""\
 Replay notes the bytes that each program of a launch reads and writes. Where one program writes what another one reads or

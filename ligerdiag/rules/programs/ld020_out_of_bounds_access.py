@@ -6,7 +6,7 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.buffers import find_hit
 from ligerdiag.model.findings import Finding, LaunchNumbers, MemoryOperation, OutsideAccess, Severity
-from ligerdiag.rules.rule import KERNEL, Example, Measured, Rule, Settled
+from ligerdiag.rules.rule import KERNEL, Example, Measured, Party, Rule, Settled
 from ligerdiag.rules.wording import name_buffer
 from ligerdiag.text import count_of
 
@@ -152,6 +152,7 @@ RULE = Rule(
     id="LD020",
     name="out-of-bounds-access",
     severity=Severity.ERROR,
+    party=Party.KERNEL,
     summary="a kernel that reads or writes outside of its operands and outputs",
     what_it_does="""\
 Replay checks each address of each load, store and atomic operation against the bytes of the operand or output that the

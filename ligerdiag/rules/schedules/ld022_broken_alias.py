@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.shape import render_index
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import Example, Reproduction, Rule, report_write
+from ligerdiag.rules.rule import Example, Party, Reproduction, Rule, report_write
 from ligerdiag.rules.wording import UNFUSED, begin_sentence, describe_write
 
 
@@ -121,6 +121,7 @@ RULE = Rule(
     id="LD022",
     name="broken-alias",
     severity=Severity.ERROR,
+    party=Party.XLA,
     summary="the write is declared, and XLA has put the declared output into other bytes",
     what_it_does="""\
 Looks at custom calls that XLA has fused with the slices around them (dynamic-slice fusions), and compares the bytes of each

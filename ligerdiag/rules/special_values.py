@@ -1,0 +1,87 @@
+"""Reads that only ask whether a value is special: a NaN, or infinite.
+
+`jnp.median`, `nanmax` or `nan_to_num` compare a value with itself, and go on with its NaNs or without them. If such a
+comparison alone reads the value from before a kernel (or from behind it) where it should not, the numbers are right all
+the same, unless the kernel makes a special value or removes one. It is a mistake that numbers without special values do not
+show.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.verdict.blame import ReadFinding
+from ligerdiag.hlo.dataflow import look_through
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import compute_byte_size, is_integer
+from ligerdiag.rules.wording import begin_sentence
+
+_FORMS = having(Trait.KEEPS_SCALAR, Trait.FORWARDS, Trait.BARRIER) | {"broadcast"}
+_KEEPS = frozenset({"abs", "negate", "bitcast", "copy", "reshape", "broadcast", "transpose"})
+_MOST_STEPS = 6
+_INFINITE = {"f32s": float("inf"), "f64s": float("inf")}
+_BYTES = {"f16s": (b"\\x00\\x7c", b"\\x00\\xfc"), "bf16s": (b"\\x80\\x7f", b"\\x80\\xff")}
+"""Field of a literal to the bytes of infinity, positive and negative."""
+
+
+class Special(StrEnum):
+    """What a read asks for."""
+
+    NOTHING = ""
+    """It uses the value itself."""
+    NAN = "a NaN"
+    INFINITE = "an infinite value"
+    NOT_FINITE = "a NaN or an infinite value"
+
+
+def find_special(context: Context, read: ReadFinding) -> Special:
+    """Returns what the operation that reads wrongly asks for, if that is all it does."""
+    return Special.NOTHING if read.wrong is None else _find(context, read.wrong.sighting.instruction, _MOST_STEPS)
+
+
+def describe_special(outputs: Sequence[str], special: Special, value: str) -> str:
+    """Such as "of the value from before `kernel` overwrites operand 0, `median` learns only whether there is a NaN"."""
+    return f"of {value}, {begin_sentence(outputs, 'learns', 'learn')} only whether there is {special.value}"
+
+
+def _find(context: Context, one: HloInstruction, left: int) -> Special:
+    """left: steps along users that may be taken."""
+    if one.opcode == "is-finite":
+        return Special.NOT_FINITE
+    if one.opcode == "compare" and not is_integer(one.operands[0].shape):
+        return _find_compared(one)
+    users = context.optimized.homes[one.id].users[one.id] if _keeps(one) else ()
+    found = {_find(context, user, left - 1) for user in users} if left else set[Special]()
+    return found.pop() if len(found) == 1 else Special.NOTHING
+
+
+def _keeps(one: HloInstruction) -> bool:
+    """Whether it makes no special value of another one, and none of a special one."""
+    if one.opcode != "convert" or is_integer(one.shape) or is_integer(one.operands[0].shape):
+        return one.opcode in _KEEPS
+    size, before = compute_byte_size(one.shape), compute_byte_size(one.operands[0].shape)
+    return size is not None and before is not None and size >= before
+
+
+def _find_compared(comparison: HloInstruction) -> Special:
+    left, right = comparison.operands
+    if comparison.proto.comparison_direction not in ("EQ", "NE"):
+        return Special.NOTHING
+    if left is right:
+        return Special.NAN
+    return Special.INFINITE if _is_infinite(left) or _is_infinite(right) else Special.NOTHING
+
+
+def _is_infinite(value: HloInstruction) -> bool:
+    value = look_through(value, _FORMS)
+    if value.opcode != "constant":
+        return False
+    literal = value.proto.literal
+    for name, infinite in _INFINITE.items():
+        if numbers := getattr(literal, name, None):
+            return all(abs(number) == infinite for number in numbers)
+    for name, both in _BYTES.items():
+        if data := getattr(literal, name, None):
+            return any(data == one * (len(data) // 2) for one in both)
+    return False

@@ -1,0 +1,44 @@
+"""One `Ref`, or one value, for two pointers that a kernel writes through is found where a part of that is dropped."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+
+FOLDER = Path(__file__).parent
+VALUES = {"last_kept": ["y"], "first_kept": ["y"], "of_an_argument": ["y"], "in_a_loop": ["y"]}
+_OF_Y = ("plain", "of_an_argument", "in_a_branch", "in_a_function", "written_again", "three_times")
+REFS = {name: ["y"] for name in _OF_Y} | {"in_a_scan": ["last", "sums"]}
+"""By case: the outputs that lack a part. The other cases have no finding."""
+
+
+def test_one_value_as_two_operands(shared_cache: Path) -> None:
+    options = api.CheckOptions(selectors=(str(FOLDER / "values_twice.py"),), cache_directory=shared_cache, replay=False)
+    cases = api.check(options).cases
+    assert len(cases) == 7
+    found = {case.id: [one for one in case.findings if one.rule == "LD026"] for case in cases}
+    assert {name: list(one.outputs) for name, some in found.items() for one in some} == VALUES
+    (finding,) = found["last_kept"]
+    assert "one value is operands 0 and 1 of `" in finding.message
+    assert finding.message.endswith("of output 0 and output 1 one is dropped")
+
+
+@pytest.mark.nightly
+def test_one_ref_as_two_operands(plain_python: Path, tmp_path: Path) -> None:
+    """With what a plain install brings."""
+    file = tmp_path / "refs_twice.py"
+    file.write_text((FOLDER / "refs_twice.py").read_text(encoding="utf-8"), encoding="utf-8")
+    words = [str(plain_python), "-m", "ligerdiag", "check", str(file), "--no-replay", "--format", "json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=500, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    cases = json.loads(done.stdout)["cases"]
+    assert len(cases) == 12
+    found = {case["id"]: [one for one in case["findings"] if one["rule"] == "LD026"] for case in cases}
+    assert {name: one["outputs"] for name, some in found.items() for one in some} == REFS
+    assert found["plain"][0]["message"] == (
+        "one Ref is operands 0 and 1 of `halves_kernel`, and of output 0 and output 1 one is dropped"
+    )
+    assert found["three_times"][0]["message"].endswith("of output 0 and output 1 each is dropped")
