@@ -16,7 +16,13 @@ import numpy
 
 _jax: Any = jax
 _triton_call: Any = importlib.import_module("jax_triton").triton_call
-_IS_NEW = "out_type" in inspect.signature(_triton_call).parameters  # since 0.4 an aliased output is no parameter
+_KEYWORDS = inspect.signature(_triton_call).parameters
+_IS_NEW = "out_type" in _KEYWORDS  # since 0.4 an aliased output is no parameter of the kernel
+_ALIASES = "input_output_aliases"
+if _ALIASES not in _KEYWORDS:  # it would take it for one of the kernel's constants
+    raise ImportError(
+        f"this jax-triton has no `{_ALIASES}`: `call_in_place` is right with 0.2 to 0.4, get one of these"
+    )
 
 
 def call_in_place(*operands: Any, kernel: Any, written: Any, outputs: Any = (), **keywords: Any) -> tuple[Any, ...]:
@@ -36,19 +42,22 @@ def call_in_place(*operands: Any, kernel: Any, written: Any, outputs: Any = (), 
     """
     constant = _read_parameters(kernel)
     bound = _bind(constant, operands, keywords)
-    given = {name: _jax.tree.map(_convert, bound.pop(name)) for name in constant if name in bound and not constant[name]}
-    _require_passable(given, [*constant])
+    given = {
+        name: _jax.tree.map(_convert, bound.pop(name)) for name in constant if name in bound and not constant[name]
+    }
+    _require_passable(given, constant)
     changed = _find_written(written, [*constant][: len(operands)], given)
     types = _read_types(outputs)
     spare = _find_spare([name for name in constant if not (constant[name] or name in given)], len(types), len(changed))
     aliases = {_count_before(name, given): len(types) + number for number, name in enumerate(changed)}
     types += [_jax.ShapeDtypeStruct(given[name].shape, given[name].dtype) for name in changed]
-    more = {"kernel": kernel, "input_output_aliases": aliases, **bound}
+    more = {"kernel": kernel, _ALIASES: aliases, **bound}
     if not _IS_NEW:
         return _vary(_triton_call(*given.values(), out_shape=tuple(types), **more), given)
     held = _jax.tree.map(_hold, given)
-    with warnings.catch_warnings():  # it recommends a Ref: `jax.checkpoint` keeps that, and drops the call that writes it
-        warnings.filterwarnings("ignore", "input_output_aliases is deprecated", DeprecationWarning)
+    with warnings.catch_warnings():
+        # It recommends a Ref. That `jax.checkpoint` keeps where it computes anew, without the call that writes it.
+        warnings.filterwarnings("ignore", f"{_ALIASES} is deprecated", DeprecationWarning)
         results = _triton_call(out_type=tuple(types), **held, **dict.fromkeys(spare), **more)
     return _vary([_hold(one) for one in results], given)
 
@@ -71,23 +80,26 @@ def _bind(constant: dict[str, bool], operands: tuple[Any, ...], keywords: dict[s
     for name, value in keywords.items():
         if name in bound:
             raise TypeError(f"`{name}` is given by its place and by its name: leave one of them out")
-        if name in ("out_shape", "out_type", "input_output_aliases"):
+        if name in ("out_shape", "out_type", _ALIASES):
             raise TypeError(f"`{name}` is for `triton_call`: say `outputs` and `written` in its place")
         if name not in constant and _is_array(value):
             raise TypeError(f"`{name}` is an array but no parameter of the kernel, which has {_list(constant)}")
     return bound | keywords
 
 
-def _require_passable(given: dict[str, Any], parameters: list[str]) -> None:
+def _require_passable(given: dict[str, Any], constant: dict[str, bool]) -> None:
     for name, value in given.items():
         if any(_is_ref(one) for one in _jax.tree.leaves(value)):
             raise TypeError(f"`{name}` is a Ref: pass `ref[...]`, and store what the call returns: `ref[...] = result`")
         if value is None and not _IS_NEW:
-            raise TypeError(f"`{name}` is None, which jax-triton takes since 0.4: pass an array that the kernel ignores")
-    if not _IS_NEW and [*given] != parameters[: len(given)]:
+            raise TypeError(
+                f"`{name}` is None, which jax-triton takes since 0.4: pass an array that the kernel ignores"
+            )
+    order = [*given, *(name for name in constant if not constant[name] and name not in given)]
+    if not _IS_NEW and order != [*constant][: len(order)]:
         raise TypeError(
-            f"expected the operands {_list(given)} before all other parameters, {_list(parameters)}: jax-triton takes"
-            " another order since 0.4"
+            f"expected the kernel's parameters in the order operands, {_list(given)}, outputs, constants but got"
+            f" {_list(constant)}: change it, or get jax-triton 0.4, which takes any"
         )
 
 
@@ -100,7 +112,7 @@ def _find_written(written: Any, by_place: list[str], given: dict[str, Any]) -> l
     for one in asked:
         if isinstance(one, str) and one in given:
             names.append(one)
-        elif isinstance(one, int) and 0 <= one < len(by_place):
+        elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one < len(by_place):
             names.append(by_place[one])
         else:
             places = f"0 to {len(by_place) - 1}" if by_place else "no place, for all are given by name"
@@ -154,9 +166,12 @@ def _vary(results: Any, given: dict[str, Any]) -> tuple[Any, ...]:
     """Inside of a shard_map: results differ between devices where an operand does, which jax-triton does not say."""
     axes = frozenset[str]().union(*(_find_axes(one) for one in _jax.tree.leaves(given)))
     missing = [tuple(sorted(axes - _find_axes(one))) for one in results]
-    return tuple(
-        _jax.lax.pcast(one, over, to="varying") if over else one for one, over in zip(results, missing, strict=True)
-    )
+    return tuple(_cast(one, over) if over else one for one, over in zip(results, missing, strict=True))
+
+
+def _cast(value: Any, axes: tuple[str, ...]) -> Any:
+    lax = _jax.lax
+    return lax.pcast(value, axes, to="varying") if hasattr(lax, "pcast") else lax.pvary(value, axes)
 
 
 def _find_axes(value: Any) -> frozenset[str]:
