@@ -131,7 +131,7 @@ UNFUSED = (
 )
 
 
-_SPARE = "before jax-triton 0.4 the kernel has a spare pointer for each of them, behind those of its outputs"
+_SPARE = "before jax-triton 0.4: with a spare pointer for each behind the kernel's outputs"
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
@@ -252,7 +252,7 @@ def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Se
     comma = "" if "," in results else ","
     use = join_words([f"`{name}`" for name in names])
     return (
-        f"`{results}{comma} = call_in_place({given}, written={_render_written(written)}, outputs={outputs}, …)`, by"
+        f"`{results}{comma} = call_in_place({given}, written={_render_written(written)}, outputs={outputs}, …)`, with"
         f" `from ligerdiag.in_place import call_in_place`, and use {use} from there on ({_SPARE})"
     )
 

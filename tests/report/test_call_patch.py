@@ -40,9 +40,9 @@ def patch(
 def test_the_call_is_written_anew_for_every_jax_triton(target: str, tmp_path: Path) -> None:
     code = "loss = jt.triton_call(\n    x,\n    y,\n    kernel=k,\n    out_shape=losses,\n)\n"
     assert patch(tmp_path, code, target=target, operand=1) == (
-        "`loss, y = call_in_place(x, y, written=1, outputs=losses, …)`, by `from ligerdiag.in_place import"
-        " call_in_place`, and use `y` from there on (before jax-triton 0.4 the kernel has a spare pointer for"
-        " each of them, behind those of its outputs)"
+        "`loss, y = call_in_place(x, y, written=1, outputs=losses, …)`, with `from ligerdiag.in_place import"
+        " call_in_place`, and use `y` from there on (before jax-triton 0.4: with a spare pointer for each"
+        " behind the kernel's outputs)"
     )
 
 
