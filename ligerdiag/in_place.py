@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax
-import numpy
+import numpy as np
 
 _jax: Any = jax
+_numpy: Any = np
 _triton_call: Any = importlib.import_module("jax_triton").triton_call
 _KEYWORDS = inspect.signature(_triton_call).parameters
 _IS_NEW = "out_type" in _KEYWORDS  # since 0.4 an aliased output is no parameter of the kernel
@@ -105,7 +106,7 @@ def _require_passable(given: dict[str, Any], constant: dict[str, bool]) -> None:
 
 def _find_written(written: Any, by_place: list[str], given: dict[str, Any]) -> list[str]:
     """Returns the names of the operands that the kernel overwrites."""
-    asked: list[Any] = list(written) if isinstance(written, tuple | list) else [written]
+    asked: list[Any] = [*written] if type(written) in (tuple, list) else [written]
     if not asked:
         raise ValueError("expected an operand in `written` but got none: `jax_triton.triton_call` is for such a kernel")
     names: list[str] = []
@@ -182,15 +183,15 @@ def _find_axes(value: Any) -> frozenset[str]:
 
 def _convert(value: Any) -> Any:
     """Returns an array of JAX for one of NumPy, and a plain number for one of NumPy."""
-    if isinstance(value, numpy.ndarray):
+    if isinstance(value, _numpy.ndarray):
         return _jax.numpy.asarray(value)
-    if isinstance(value, numpy.generic) and (_IS_NEW or not isinstance(value, numpy.float32)):
+    if isinstance(value, _numpy.generic) and (_IS_NEW or not isinstance(value, _numpy.float32)):
         return value.item()
     return value
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, jax.Array | numpy.ndarray)
+    return isinstance(value, (_jax.Array, _numpy.ndarray))
 
 
 def _is_ref(value: Any) -> bool:
