@@ -1,4 +1,4 @@
-"""One way of calling a Triton kernel that overwrites an operand, right with every generation of jax-triton.
+"""One way of calling a Triton kernel that overwrites operands, right with every generation of jax-triton.
 
     from ligerdiag.in_place import call_in_place
 
@@ -7,27 +7,196 @@ Needs nothing else of ligerdiag: copy it where the package is not wanted.
 
 import importlib
 import inspect
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import jax
+import numpy as np
 
 _jax: Any = jax
+_numpy: Any = np
 _triton_call: Any = importlib.import_module("jax_triton").triton_call
-_HAS_REFS = "out_type" in inspect.signature(_triton_call).parameters  # jax-triton 0.4 and later
-_hold: Any = _jax.lax.optimization_barrier  # XLA fuses such a call with slices around it, and forgets what a Ref is for
+_KEYWORDS = inspect.signature(_triton_call).parameters
+_IS_NEW = "out_type" in _KEYWORDS  # since 0.4 an aliased output is no parameter of the kernel
+_ALIASES = "input_output_aliases"
+if _ALIASES not in _KEYWORDS:  # it would take it for one of the kernel's constants
+    raise ImportError(
+        f"this jax-triton has no `{_ALIASES}`: `call_in_place` is right with 0.2 to 0.4, get one of these"
+    )
 
 
-def call_in_place(*operands: Any, written: int, outputs: Any, **keywords: Any) -> Any:
-    """Returns the kernel's outputs and then what the array `operands[written]` holds once the kernel has overwritten it.
+def call_in_place(*operands: Any, kernel: Any, written: Any, outputs: Any = (), **keywords: Any) -> tuple[Any, ...]:
+    """Returns the kernel's outputs, and behind them what each written operand holds once the kernel has overwritten it.
 
-    The kernel takes a pointer `declared_ptr` after those of its outputs and leaves it alone: jax-triton before 0.4 passes
-    the overwritten operand's address there once more. `keywords` are those of `jax_triton.triton_call`.
+    written: the operand that the kernel overwrites, or a tuple of them: its place among `operands`, or the name of its
+        parameter. outputs: a list of the shape and dtype of each further result. keywords: those of
+        `jax_triton.triton_call`, the kernel's constants, and operands by name.
+
+    The kernel's parameters are its operands, a pointer for each output, a spare one for each written operand, and its
+    constants. It leaves the spare ones alone: jax-triton before 0.4 passes the addresses of the written operands there
+    once more. Since 0.4 a kernel may lack them. Raises TypeError or ValueError for a call that cannot be meant.
+
+    To JAX an operand keeps its value, as everything does: XLA makes the kernel a copy of what is read later. Put a
+    `jax.custom_vjp` or `jax.custom_jvp` around the call to differentiate it, `jax.custom_batching.sequential_vmap` to
+    batch it.
     """
-    if _HAS_REFS:
-        held = [_hold(operand) if hasattr(operand, "shape") else operand for operand in operands]
-        held[written] = _jax.new_ref(held[written])
-        results = _triton_call(*held, out_type=tuple(outputs), declared_ptr=None, **keywords)
-        return _hold((*results, _jax.freeze(held[written])))
-    number = sum(hasattr(operand, "shape") for operand in operands[:written])  # among the arrays
-    types = (*outputs, jax.ShapeDtypeStruct(operands[written].shape, operands[written].dtype))
-    return tuple(_triton_call(*operands, out_shape=types, input_output_aliases={number: len(outputs)}, **keywords))
+    constant = _read_parameters(kernel)
+    bound = _bind(constant, operands, keywords)
+    given = {
+        name: _jax.tree.map(_convert, bound.pop(name)) for name in constant if name in bound and not constant[name]
+    }
+    _require_passable(given, constant)
+    changed = _find_written(written, [*constant][: len(operands)], given)
+    types = _read_types(outputs)
+    spare = _find_spare([name for name in constant if not (constant[name] or name in given)], len(types), len(changed))
+    aliases = {_count_before(name, given): len(types) + number for number, name in enumerate(changed)}
+    types += [_jax.ShapeDtypeStruct(given[name].shape, given[name].dtype) for name in changed]
+    more = {"kernel": kernel, _ALIASES: aliases, **bound}
+    if not _IS_NEW:
+        return _vary(_triton_call(*given.values(), out_shape=tuple(types), **more), given)
+    held = _jax.tree.map(_hold, given)
+    with warnings.catch_warnings():
+        # It recommends a Ref. That `jax.checkpoint` keeps where it computes anew, without the call that writes it.
+        warnings.filterwarnings("ignore", f"{_ALIASES} is deprecated", DeprecationWarning)
+        results = _triton_call(out_type=tuple(types), **held, **dict.fromkeys(spare), **more)
+    return _vary([_hold(one) for one in results], given)
+
+
+def _read_parameters(kernel: Any) -> dict[str, bool]:
+    """Returns the kernel's parameters in order, and whether each is a constant."""
+    inner = kernel
+    while not hasattr(inner, "params"):
+        if not hasattr(inner, "fn"):
+            raise TypeError(f"expected a Triton kernel but got {kernel!r}: decorate the function with `triton.jit`")
+        inner = inner.fn
+    return {parameter.name: parameter.is_constexpr for parameter in inner.params}
+
+
+def _bind(constant: dict[str, bool], operands: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Returns every operand and keyword by its name."""
+    if len(operands) > len(constant):
+        raise TypeError(f"expected at most {len(constant)} operands, {_list(constant)}, but got {len(operands)}")
+    bound = dict(zip(constant, operands, strict=False))
+    for name, value in keywords.items():
+        if name in bound:
+            raise TypeError(f"`{name}` is given by its place and by its name: leave one of them out")
+        if name in ("out_shape", "out_type", _ALIASES):
+            raise TypeError(f"`{name}` is for `triton_call`: say `outputs` and `written` in its place")
+        if name not in constant and _is_array(value):
+            raise TypeError(f"`{name}` is an array but no parameter of the kernel, which has {_list(constant)}")
+    return bound | keywords
+
+
+def _require_passable(given: dict[str, Any], constant: dict[str, bool]) -> None:
+    for name, value in given.items():
+        if any(_is_ref(one) for one in _jax.tree.leaves(value)):
+            raise TypeError(f"`{name}` is a Ref: pass `ref[...]`, and store what the call returns: `ref[...] = result`")
+        if value is None and not _IS_NEW:
+            raise TypeError(
+                f"`{name}` is None, which jax-triton takes since 0.4: pass an array that the kernel ignores"
+            )
+    order = [*given, *(name for name in constant if not constant[name] and name not in given)]
+    if not _IS_NEW and order != [*constant][: len(order)]:
+        raise TypeError(
+            f"expected the kernel's parameters in the order operands, {_list(given)}, outputs, constants but got"
+            f" {_list(constant)}: change it, or get jax-triton 0.4, which takes any"
+        )
+
+
+def _find_written(written: Any, by_place: list[str], given: dict[str, Any]) -> list[str]:
+    """Returns the names of the operands that the kernel overwrites."""
+    asked: list[Any] = [*written] if type(written) in (tuple, list) else [written]
+    if not asked:
+        raise ValueError("expected an operand in `written` but got none: `jax_triton.triton_call` is for such a kernel")
+    names: list[str] = []
+    for one in asked:
+        if isinstance(one, str) and one in given:
+            names.append(one)
+        elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one < len(by_place):
+            names.append(by_place[one])
+        else:
+            places = f"0 to {len(by_place) - 1}" if by_place else "no place, for all are given by name"
+            raise ValueError(f"expected {places} or one of {_list(given)} in `written` but got {one!r}")
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ValueError(f"expected each operand once in `written` but got `{name}` twice: {written!r}")
+        if not _is_array(given.get(name)):
+            raise TypeError(
+                f"expected an array as `{name}`, which is in `written`, but got {given.get(name)!r}: the kernel can"
+                " overwrite arrays only; make it one with `jax.numpy.asarray`, or take it out of `written`"
+            )
+        if twins := [other for other in names[:number] if given[other] is given[name]]:
+            raise ValueError(
+                f"`{twins[0]}` and `{name}` are one array, and `written` has both: which of the two results is it to"
+                " hold? Pass `jax.numpy.copy` of it for one, or a kernel with one pointer for both"
+            )
+    return names
+
+
+def _read_types(outputs: Any) -> list[Any]:
+    types = [outputs] if hasattr(outputs, "dtype") else [*outputs]
+    for number, one in enumerate(types):
+        if not (hasattr(one, "shape") and hasattr(one, "dtype")):
+            raise TypeError(f"expected a `jax.ShapeDtypeStruct` as output {number} but got {one!r}")
+    return types
+
+
+def _find_spare(free: list[str], outputs: int, written: int) -> list[str]:
+    """Returns the parameters that the kernel leaves alone, of those without an operand."""
+    if len(free) - outputs == written or (_IS_NEW and len(free) == outputs):
+        return free[outputs:]
+    raise TypeError(
+        f"expected {outputs + written} pointers of the kernel without an operand, {outputs} for `outputs` and then a spare"
+        f" one for each of the {written} in `written`, but it has {len(free)}: {_list(free)}"
+    )
+
+
+def _count_before(name: str, given: dict[str, Any]) -> int:
+    """Returns the number by which jax-triton knows the operand: among the arrays, since 0.4 among arrays and numbers."""
+    before = [*given.values()][: [*given].index(name)]
+    return sum(_IS_NEW or _is_array(one) for one in _jax.tree.leaves(before))
+
+
+def _hold(value: Any) -> Any:
+    """XLA fuses a call of jax-triton 0.4 with slices around it, and forgets the alias; a barrier keeps them apart."""
+    return _jax.lax.optimization_barrier(value) if _is_array(value) else value
+
+
+def _vary(results: Any, given: dict[str, Any]) -> tuple[Any, ...]:
+    """Inside of a shard_map: results differ between devices where an operand does, which jax-triton does not say."""
+    axes = frozenset[str]().union(*(_find_axes(one) for one in _jax.tree.leaves(given)))
+    missing = [tuple(sorted(axes - _find_axes(one))) for one in results]
+    return tuple(_cast(one, over) if over else one for one, over in zip(results, missing, strict=True))
+
+
+def _cast(value: Any, axes: tuple[str, ...]) -> Any:
+    lax = _jax.lax
+    return lax.pcast(value, axes, to="varying") if hasattr(lax, "pcast") else lax.pvary(value, axes)
+
+
+def _find_axes(value: Any) -> frozenset[str]:
+    """Returns the mesh axes over which an array inside of a shard_map differs."""
+    kind: Any = getattr(value, "aval", None)
+    return frozenset(getattr(getattr(kind, "mat", None), "varying", None) or getattr(kind, "vma", None) or ())
+
+
+def _convert(value: Any) -> Any:
+    """Returns an array of JAX for one of NumPy, and a plain number for one of NumPy."""
+    if isinstance(value, _numpy.ndarray):
+        return _jax.numpy.asarray(value)
+    if isinstance(value, _numpy.generic) and (_IS_NEW or not isinstance(value, _numpy.float32)):
+        return value.item()
+    return value
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (_jax.Array, _numpy.ndarray))
+
+
+def _is_ref(value: Any) -> bool:
+    return "Ref" in type(getattr(value, "aval", None)).__name__
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"

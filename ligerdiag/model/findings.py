@@ -117,8 +117,8 @@ class CallPlace:
     """Number of its outputs."""
     is_declared: bool = False
     """An output of the call is declared to be the overwritten operand: there is nothing to declare."""
-    may_be_sliced: bool = False
-    """XLA may fuse the call with slices around it: it is in a loop, takes slices, or is fused already."""
+    written: tuple[int, ...] = ()
+    """Every operand that the call overwrites without XLA's knowledge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,7 @@
 """Words that several rules share: sentences, places, and the patch that a remedy proposes.
 
-A patch changes the line of a kernel call, so that XLA knows what the call overwrites. jax-triton before 0.4 aliases an
-output, which is a pointer parameter of the kernel behind those of the other outputs; since 0.4 the call takes a Ref, and
-the kernel stays as it is. A call that cannot be read gets no patch.
+A patch changes the line of a kernel call, so that XLA knows what the call overwrites: by `ligerdiag.in_place`, which is
+right with every jax-triton. A call that cannot be read gets no patch.
 """
 
 import ast
@@ -25,8 +24,6 @@ from ligerdiag.source_text import load_source_lines
 from ligerdiag.text import join_words
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-_FORMS = having(Trait.FORWARDS) | {"reshape"}
-_SLICES = frozenset({"slice", "dynamic-slice"})
 _MAX_PATH = 256
 _MAX_READERS = 8
 _MAX_CALLERS = 8
@@ -76,17 +73,16 @@ def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
         operands=len(write.call.operands),
         outputs=sum(1 for _ in iterate_leaves(write.call.shape)),
         is_declared=write.operand in write.call.operand_output_aliases,
-        may_be_sliced=_may_be_sliced(context, write),
+        written=_list_written(context, write),
     )
 
 
-def _may_be_sliced(context: Context, write: HiddenWrite) -> bool:
-    """Whether XLA may hand the call addresses in larger arrays, see LD022. Scans slice what they take and stack results."""
-    call = context.optimized_call(write)
-    callers = () if call is None else context.optimized.callers.get(context.optimized.homes[call.id].id, ())
-    if write.loop_depth or any(caller.opcode == "fusion" for caller in callers):
-        return True
-    return any(look_through(operand, _FORMS).opcode in _SLICES for operand in write.call.operands)
+def _list_written(context: Context, write: HiddenWrite) -> tuple[int, ...]:
+    """Returns the operands that the same call surely overwrites without XLA's knowledge, this one among them."""
+    others = (
+        one.operand for one in context.writes if one.call is write.call and one.output is None and not one.unknown
+    )
+    return tuple(sorted({write.operand, *others}))
 
 
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
@@ -129,32 +125,27 @@ def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
     return f" ({place}, in the backward pass of this line)" if in_backward else f" ({place})"
 
 
-_HELD = (
-    "; put `jax.lax.optimization_barrier` around what the call is given and around what it returns, where these are slices"
-    " or are stacked, as in a scan (LD022)"
-)
 UNFUSED = (
     "put `jax.lax.optimization_barrier` around what the call is given and around what it returns, where these are slices or"
     " are stacked, or compile with `XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`"
 )
 
 
+_SPARE = "before jax-triton 0.4: with a spare pointer for each behind the kernel's outputs"
+
+
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
-    """Says how the call declares what it writes, with the jax-triton that made it."""
+    """Says how the call declares what it writes."""
     if write.output is not None:
         return UNFUSED
     call = locate_call(context, write)
-    number, output = write.operand, call.outputs
-    if call.target == TRITON:
+    number = write.operand
+    if call.target in (TRITON, TRITON_FFI):
+        named = join_words([str(operand) for operand in call.written])
+        one = len(call.written) == 1
         return (
-            f"declare operand {number} as an output too: one more in `out_shape`,"
-            f" `input_output_aliases={{{number}: {output}}}`, and a pointer for it behind the others of"
-            f" `{write.kernel}`, through which it stores; then use that output"
-        )
-    if call.target == TRITON_FFI:
-        return (
-            f"pass operand {number} as a Ref: `ref = jax.new_ref(x)`, `ref` in the call in its place,"
-            " and `jax.freeze(ref)` afterwards is the new value" + (_HELD if call.may_be_sliced else "")
+            f"call `{write.kernel}` by `ligerdiag.in_place.call_in_place`, with operand{'' if one else 's'} {named} as"
+            f" `written`, and use the new value{'' if one else 's'} that it returns behind the outputs ({_SPARE})"
         )
     return f"declare that the call overwrites operand {number}: an output that aliases it, and use that output"
 
@@ -241,46 +232,49 @@ def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Se
     arguments = [_quote(argument) for argument in node.args]
     if len(arguments) != call.operands or any(isinstance(argument, ast.Starred) for argument in node.args):
         return ""
-    value = arguments[operand] if operand < len(arguments) else ""
-    if not value or len(value) > _MAX_TEXT:
+    written = call.written or (operand,)
+    values = [arguments[number] for number in written if number < len(arguments)]
+    if len(values) < len(written) or not all(value and len(value) <= _MAX_TEXT for value in values):
+        return ""
+    outputs = _find_outputs(node)
+    if not outputs:
         return ""
     taken = {part.strip() for part in targets.split(",")}
-    name = value if value.isidentifier() and value not in taken else "updated"
-    function = ast.unparse(node.func)
-    if call.target == TRITON_FFI:
-        passed = ", ".join("ref" if number == operand else text for number, text in enumerate(arguments))
-        before = f"{targets} = " if targets and call.outputs else ""
-        return (
-            f"`ref = jax.new_ref({value})`, `{before}{function}({passed}, …)`, `{name} = jax.freeze(ref)`,"
-            f" and use `{name}` from there on (jax-triton 0.4 and later){_HELD if call.may_be_sliced else ''}"
-        )
-    shape = _find_out_shape(node, call.outputs)
-    if not shape:
-        return ""
-    aliases = "{" + f"{operand}: {call.outputs}" + "}"
-    spec = f"jax.ShapeDtypeStruct({value}.shape, {value}.dtype)" if value.isidentifier() else "<its shape and dtype>"
-    results = ", ".join((*([targets] if targets else ["_"] * call.outputs), name))
+    names = [
+        value if value.isidentifier() and value not in taken else f"new_{number}" for number, value in enumerate(values)
+    ]
+    if len(names) == 1 and names[0] == "new_0":
+        names = ["updated"]
+    old = ["_"] * call.outputs if not targets else [targets] if call.outputs == 1 or "," in targets else [f"*{targets}"]
+    results = ", ".join((*(old if call.outputs else ()), *names))
+    passed = ", ".join(arguments)
+    given = passed if passed and len(passed) <= 2 * _MAX_TEXT else "…"
+    comma = "" if "," in results else ","
+    use = join_words([f"`{name}`" for name in names])
     return (
-        f"`{results} = {function}(…, out_shape=({shape}, {spec}), input_output_aliases={aliases}, …)`,"
-        f" one more pointer parameter of `{kernel}` behind those of its other outputs, which it stores through,"
-        f" and use `{name}` from there on (jax-triton before 0.4)"
+        f"`{results}{comma} = call_in_place({given}, written={_render_written(written)}, outputs={outputs}, …)`, with"
+        f" `from ligerdiag.in_place import call_in_place`, and use {use} from there on ({_SPARE})"
     )
 
 
-def _find_out_shape(node: ast.Call, outputs: int) -> str:
-    """Returns the present text in the parentheses of `out_shape=(…)`."""
+def _render_written(operands: Sequence[int]) -> str:
+    return str(operands[0]) if len(operands) == 1 else str(tuple(operands))
+
+
+def _find_outputs(node: ast.Call) -> str:
+    """Returns the list of the results that the call has already; empty where it has an alias."""
     for keyword in node.keywords:
         if keyword.arg == "input_output_aliases":
             return ""
     for keyword in node.keywords:
-        if keyword.arg == "out_shape":
+        if keyword.arg in ("out_shape", "out_type"):
             match keyword.value:
                 case ast.Tuple(elts=elements) | ast.List(elts=elements):
-                    text = ", ".join(ast.unparse(element) for element in elements)
+                    text = "[" + ", ".join(ast.unparse(element) for element in elements) + "]"
                 case value:
-                    text = ast.unparse(value) if outputs == 1 else f"*{ast.unparse(value)}"
-            return text if len(text) <= 2 * _MAX_TEXT else "*today's"
-    return "*today's"
+                    text = ast.unparse(value)
+            return text if len(text) <= 2 * _MAX_TEXT else "<as now>"
+    return "<as now>"
 
 
 def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast.Call, str] | None:

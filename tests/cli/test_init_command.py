@@ -61,7 +61,7 @@ def test_the_starter_is_stale_as_its_text_says_when_the_declaration_is_gone(run:
     text = starter.read_text()
     for old, new in (
         ("from ligerdiag.in_place import call_in_place", "from jax_triton import triton_call"),
-        ("x_ptr, count_ptr, declared_ptr, COLUMNS", "x_ptr, count_ptr, COLUMNS"),
+        ("x_ptr, count_ptr, spare_ptr, COLUMNS", "x_ptr, count_ptr, COLUMNS"),
         ("return call_in_place(", "return triton_call("),
         ("        written=0,\n", ""),
         ("outputs=", "out_shape="),

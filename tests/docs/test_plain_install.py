@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.documents import ROOT, iterate_runs, matches, parse_blocks, run_command
+from tools.documents import ROOT, iterate_runs, matches, run_command
 
 HOW_TO = ROOT / "docs" / "how-to-check-your-train-step.md"
 _ROW = re.compile(r"^(?P<case>[\w\[\]-]+)\s+(as expected|FINDINGS|UNEXPECTED|nothing to check)\s.*$", re.MULTILINE)
@@ -75,12 +75,6 @@ def test_what_init_writes_is_as_it_expects_and_replayed(python: Path, cache: Pat
     assert "starter  as expected  agrees  count fresh · loss fresh" in checked.out
     tested = run_command("python -m pytest -q -p no:cacheprovider", tmp_path, cache, python)
     assert tested.code == 0, tested
-
-
-def test_the_page_shows_the_helper_as_it_is() -> None:
-    (block,) = (block for block in parse_blocks(HOW_TO) if block.file_name == "in_place.py")
-    text = (ROOT / "ligerdiag" / "in_place.py").read_text(encoding="utf-8")
-    assert text.endswith(block.text.removeprefix("# in_place.py\n"))
 
 
 def list_answers(text: str) -> list[str]:

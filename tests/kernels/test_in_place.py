@@ -1,18 +1,56 @@
-"""The helper that users are offered, with the jax-triton installed here; tests/docs/test_plain_install.py has the other."""
+"""The helper that users are offered, with the jax-triton installed here and, by night, with the newest."""
 
+import json
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from ligerdiag.api import CheckOptions, check
 from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport
+from tools.documents import ROOT
 
-PROGRAM = Path(__file__).parents[1] / "compile" / "programs" / "in_place.py"
+PROGRAM = ROOT / "tests" / "compile" / "programs" / "in_place.py"
+DROPPED = "computed_again_on_purpose"
+"""JAX traces the forward pass of `optimize_remat` once more and drops it: with jax-triton before 0.4, LD007 is not sure."""
 
 
-def test_the_operand_is_counted_among_the_arrays_and_its_new_contents_come_last(tmp_path: Path) -> None:
-    (case,) = check(CheckOptions(selectors=(str(PROGRAM),), cache_directory=tmp_path)).cases
-    assert case.error == ""
-    assert set(case.outputs.values()) == {Verdict.FRESH}
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[CaseReport, ...]:
+    options = CheckOptions(selectors=(str(PROGRAM),), cache_directory=tmp_path_factory.mktemp("cache"))
+    return check(options).cases
+
+
+def test_every_form_is_what_plain_jnp_gives_and_fresh(reports: tuple[CaseReport, ...]) -> None:
+    assert len(reports) == 18
+    for case in reports:
+        assert case.error == "", case.id
+        assert set(case.outputs.values()) == {Verdict.FRESH}, case.id
+        assert case.replay is not None
+        assert case.replay.state.value == "done", case.replay.reason
+        assert case.disagreements == (), case.id
+        assert case.coverage.hidden_writes == 0, case.id
+
+
+def test_nothing_is_found_in_them(reports: tuple[CaseReport, ...]) -> None:
+    found = {case.id: [finding.rule for finding in case.findings] for case in reports if case.findings}
+    found.pop(DROPPED, None)
+    assert found == {}
+
+
+@pytest.mark.xfail(strict=True, reason="a call that JAX drops is taken for one that may have overwritten something")
+def test_nothing_is_found_where_a_call_is_computed_again_on_purpose(reports: tuple[CaseReport, ...]) -> None:
+    (case,) = (case for case in reports if case.id == DROPPED)
     assert case.findings == ()
-    assert case.replay is not None
-    assert case.replay.state.value == "done", case.replay.reason
-    assert case.disagreements == ()
+
+
+@pytest.mark.nightly
+def test_so_it_is_with_the_newest_jax_triton(plain_python: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    words = (str(plain_python), "-m", "ligerdiag", "check", str(PROGRAM), "--output", f"json={report}")
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cases = json.loads(report.read_text(encoding="utf-8"))["cases"]
+    assert [case["status"] for case in cases] == ["as expected"] * 18
+    assert [case["findings"] for case in cases] == [[]] * 18

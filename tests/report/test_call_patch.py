@@ -18,8 +18,9 @@ def patch(
     line: int = 1,
     operand: int = 0,
     operands: int = 2,
+    outputs: int = 1,
+    written: tuple[int, ...] = (),
     is_declared: bool = False,
-    may_be_sliced: bool = False,
 ) -> str:
     file = folder / "mine.py"
     file.write_text(code, encoding="utf-8")
@@ -28,37 +29,28 @@ def patch(
         line=place,
         target=target,
         operands=operands,
-        outputs=1,
+        outputs=outputs,
+        written=written,
         is_declared=is_declared,
-        may_be_sliced=may_be_sliced,
     )
     return render_patch(call, kernel="kernel", operand=operand, source_roots=[str(folder)])
 
 
-def test_before_0_4_an_output_is_added_and_aliased(tmp_path: Path) -> None:
-    text = patch(tmp_path, "loss = jt.triton_call(x, y, kernel=k, out_shape=losses)\n", target=BEFORE)
-    assert text.startswith(
-        "`loss, x = jt.triton_call(…, out_shape=(losses, jax.ShapeDtypeStruct(x.shape, x.dtype)),"
-        " input_output_aliases={0: 1}, …)`"
-    )
-    assert "one more pointer parameter of `kernel`" in text
-
-
-def test_since_0_4_a_ref_takes_the_operands_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", [BEFORE, SINCE])
+def test_the_call_is_written_anew_for_every_jax_triton(target: str, tmp_path: Path) -> None:
     code = "loss = jt.triton_call(\n    x,\n    y,\n    kernel=k,\n    out_shape=losses,\n)\n"
-    text = patch(tmp_path, code, target=SINCE, operand=1)
-    assert text.startswith(
-        "`ref = jax.new_ref(y)`, `loss = jt.triton_call(x, ref, …)`, `y = jax.freeze(ref)`, and use `y` from there on"
+    assert patch(tmp_path, code, target=target, operand=1) == (
+        "`loss, y = call_in_place(x, y, written=1, outputs=losses, …)`, with `from ligerdiag.in_place import"
+        " call_in_place`, and use `y` from there on (before jax-triton 0.4: with a spare pointer for each"
+        " behind the kernel's outputs)"
     )
 
 
-def test_a_call_among_slices_is_held_apart_from_them(tmp_path: Path) -> None:
-    """A Ref alone did not cure a scan that stacks what the kernel leaves: XLA breaks the alias, LD022."""
-    code = "loss = jt.triton_call(x, y, kernel=k, out_shape=o)\n"
-    text = patch(tmp_path, code, target=SINCE, may_be_sliced=True)
-    assert "`x = jax.freeze(ref)`" in text
-    assert "jax.lax.optimization_barrier" in text
-    assert "jax.lax.optimization_barrier" not in patch(tmp_path, code, target=BEFORE, may_be_sliced=True)
+def test_all_that_one_call_overwrites_is_written_in_one_call(tmp_path: Path) -> None:
+    code = "norm = jt.triton_call(p, g, m, kernel=adam, out_type=(scalar,))\n"
+    text = patch(tmp_path, code, target=SINCE, operand=2, operands=3, written=(0, 2))
+    assert text.startswith("`norm, p, m = call_in_place(p, g, m, written=(0, 2), outputs=[scalar], …)`")
+    assert "and use `p` and `m` from there on" in text
 
 
 def test_a_declared_write_is_not_declared_again(tmp_path: Path) -> None:
@@ -68,23 +60,24 @@ def test_a_declared_write_is_not_declared_again(tmp_path: Path) -> None:
 
 def test_an_operand_that_is_no_name_gets_one(tmp_path: Path) -> None:
     text = patch(tmp_path, "loss = jt.triton_call(x.T, y, kernel=k, out_shape=o)\n", target=SINCE)
-    assert "`ref = jax.new_ref(x.T)`" in text
-    assert "`updated = jax.freeze(ref)`" in text
+    assert text.startswith("`loss, updated = call_in_place(x.T, y, written=0, outputs=o, …)`")
 
 
 @pytest.mark.parametrize(
-    ("code", "results"),
+    ("code", "outputs", "results"),
     [
-        ("return_ = (jt.triton_call(x, y, kernel=k, out_shape=o), x)\n", "result, x"),
-        ("def f(x, y):\n    return jt.triton_call(x, y, kernel=k, out_shape=o)\n", "result, x"),
-        ("x = jt.triton_call(x, y, kernel=k, out_shape=o)\n", "x, updated"),
-        ("jt.triton_call(x, y, kernel=k, out_shape=o)\n", "_, x"),
-        ("a, b = jt.triton_call(x, y, kernel=k, out_shape=(o, p))\n", "a, b, x"),
+        ("return_ = (jt.triton_call(x, y, kernel=k, out_shape=o), x)\n", 1, "result, x"),
+        ("def f(x, y):\n    return jt.triton_call(x, y, kernel=k, out_shape=o)\n", 1, "result, x"),
+        ("x = jt.triton_call(x, y, kernel=k, out_shape=o)\n", 1, "x, updated"),
+        ("jt.triton_call(x, y, kernel=k, out_shape=o)\n", 1, "_, x"),
+        ("jt.triton_call(x, y, kernel=k, out_type=())\n", 0, "x,"),
+        ("a, b = jt.triton_call(x, y, kernel=k, out_shape=(o, p))\n", 2, "a, b, x"),
+        ("both = jt.triton_call(x, y, kernel=k, out_shape=(o, p))\n", 2, "*both, x"),
     ],
 )
-def test_the_results_are_those_of_today_and_one_more(tmp_path: Path, code: str, results: str) -> None:
-    text = patch(tmp_path, code, target=BEFORE, line=code.count("\n"))
-    assert text.startswith(f"`{results} = jt.triton_call(…, out_shape=(o, ")
+def test_the_results_are_those_of_today_and_one_more(tmp_path: Path, code: str, outputs: int, results: str) -> None:
+    text = patch(tmp_path, code, target=BEFORE, line=code.count("\n"), outputs=outputs)
+    assert text.startswith(f"`{results} = call_in_place(x, y, written=0, outputs=")
 
 
 @pytest.mark.parametrize(

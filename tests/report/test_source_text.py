@@ -75,7 +75,7 @@ def test_the_patch_of_a_call_quotes_no_other_file(mine: Path) -> None:
     finding = make_finding(rule="LD006", source=place, call=call, outputs=())
     (shown,) = compute_causes([finding], (), [str(mine)])
     (hidden,) = compute_causes([finding], (), [str(mine.parent / "other")])
-    assert "new_ref(secret)" in shown.help
+    assert "call_in_place(secret, y" in shown.help
     assert "secret" not in hidden.help
 
 

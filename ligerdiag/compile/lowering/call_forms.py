@@ -73,8 +73,8 @@ def _import_first(*names: str) -> Any:
 _EVERY = "`ligerdiag.in_place.call_in_place` is right with every version"
 _OLDER = f"(jax-triton before 0.4 takes `out_shape`, and no Ref; {{version}} is installed: {_EVERY})"
 _NEWER = (
-    f"(since jax-triton 0.4 an aliased output is no parameter of the kernel; {{version}} is installed: pass a Ref of the"
-    f" operand and drop the parameter; {_EVERY})"
+    "(since jax-triton 0.4 an aliased output is no parameter of the kernel; {version} is installed:"
+    f" {_EVERY}; drop `input_output_aliases`, and name the operand in `written`)"
 )
 _UNFIT = "(jax-triton {version} does not fit JAX {jax}: `pip install 'ligerdiag[jax-triton]'` gets what does)"
 _REFUSALS = (

@@ -65,7 +65,7 @@ program's author declares elsewhere is believed.""",
 It is the root of LD001 to LD005. Where every output is fresh in spite of it, the order is forced by something else, such as
 a workaround, which may cost precision or fail under sharding.""",
     what_to_do="""\
-Declare the write, and read the declared output instead of the operand.""",
+Declare the write, by `ligerdiag.in_place.call_in_place`, and read what it returns instead of the operand.""",
     limits="""\
 A masked store counts as a store: that a mask is never true is not proved.""",
     references=("github.com/NVIDIA/warp/issues/745", "github.com/SpeedyWeather/SpeedyWeather.jl/pull/985"),

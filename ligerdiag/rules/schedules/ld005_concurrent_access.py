@@ -22,7 +22,7 @@ def check(context: Context) -> Iterator[Finding]:
             RULE,
             write,
             f"`%{race.reader.name}` may read what `{write.kernel}` overwrites at the same time",
-            remedy="declare the write (a Ref or `input_output_aliases`): XLA then orders the two, or gives one a copy",
+            remedy="declare the write (`ligerdiag.in_place.call_in_place`): XLA then orders the two, or gives one a copy",
             outputs=tuple(name for name, one in outputs.items() if any(race.key in c.raced for c in one.causes)),
             instructions=tuple(dict.fromkeys((kernel.name, race.reader.name))),
             evidence=(describe_write(context, write), ("read", _describe_overlap(context, race, place))),

@@ -11,7 +11,7 @@ from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_write
 from ligerdiag.rules.wording import describe_write, find_producer
 
-_HELP = "declare what the kernel writes (a Ref or `input_output_aliases`): XLA then copies what two of them need"
+_HELP = "declare what the kernel writes (`ligerdiag.in_place.call_in_place`): XLA then copies what two of them need"
 
 
 def check(context: Context) -> Iterator[Finding]:

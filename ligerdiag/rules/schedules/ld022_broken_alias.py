@@ -135,8 +135,9 @@ stacks what a kernel leaves in a Ref returns zeros; nothing fails. This hits Ref
 0.4 and later, whose calls XLA fuses; calls of jax-triton before 0.4 are never fused.""",
     what_to_do="""\
 Put `jax.lax.optimization_barrier` between the call and the slice that it is given, and between the call and the stack that
-its output goes into: of all its operands and outputs, for a slice of any of them is enough for the fusion. Or switch the
-fusion off: `XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`. Both were right on an H200.""",
+its output goes into: of all its operands and outputs, for a slice of any of them is enough for the fusion.
+`ligerdiag.in_place.call_in_place` does so for a kernel of jax-triton. Or switch the fusion off:
+`XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`. Both were right on an H200.""",
     limits="""\
 Without XLA's buffer assignment nobody knows whether the two lie in the same bytes: what hangs on it is unknown then. A
 kernel that stores through a pointer of the output's own is right as long as it writes all of it and reads none. Calls of

@@ -1,0 +1,78 @@
+"""Has programs checked, and compares each output with plain jnp."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from ligerdiag.api import CheckOptions, check
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport
+from tools.nestings.drawing import write_program
+
+BATCH = 25
+"""Programs of one file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One program."""
+
+    name: str
+    fault: str
+    """Why there are no numbers; empty where there are."""
+    wrong: tuple[str, ...] = ()
+    """Outputs that differ from plain jnp, as the program means them or as the schedule computes them."""
+    false_fresh: tuple[str, ...] = ()
+    """Those of them that are called fresh."""
+    alarms: tuple[str, ...] = ()
+    """Outputs that are right, and called anything but fresh; and findings."""
+    error: float = 0.0
+    """The largest relative difference from plain jnp."""
+
+
+def has_refs() -> bool:
+    """Returns whether the jax-triton that is installed takes Refs."""
+    return [int(part) for part in version("jax-triton").split(".")[:2]] >= [0, 4]
+
+
+def read_outcome(report: CaseReport) -> Outcome:
+    """Returns what a report says about its program."""
+    replay = report.replay
+    if report.error or replay is None or replay.state.value != "done" or not replay.reference:
+        reason = report.error or ("not replayed" if replay is None else f"{replay.state.value}: {replay.reason}")
+        return Outcome(name=report.id, fault=reason)
+    wrong = tuple(
+        name
+        for name, numbers in replay.outputs.items()
+        if not (numbers.error <= numbers.tolerance and replay.reference[name] <= replay.reference_tolerance[name])
+    )
+    return Outcome(
+        name=report.id,
+        fault="",
+        wrong=wrong,
+        false_fresh=tuple(name for name in wrong if report.outputs[name] is Verdict.FRESH),
+        alarms=(
+            *(
+                f"{name} {verdict.value}"
+                for name, verdict in report.outputs.items()
+                if verdict is not Verdict.FRESH and name not in wrong
+            ),
+            *(finding.rule for finding in report.findings),
+            *(str(one) for one in report.disagreements),
+        ),
+        error=max(
+            max(replay.reference.values(), default=0.0),
+            max((one.error for one in replay.outputs.values()), default=0.0),
+        ),
+    )
+
+
+def iterate_outcomes(seeds: Sequence[int], folder: Path, *, refs: bool) -> Iterator[Outcome]:
+    """Yields the outcome of each program; writes their files into the folder, which holds the cache, too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for start in range(0, len(seeds), BATCH):
+        path = folder / f"nestings_{seeds[start]}.py"
+        path.write_text(write_program(seeds[start : start + BATCH], refs=refs), encoding="utf-8")
+        options = CheckOptions(selectors=(str(path),), cache_directory=folder / "cache", source_roots=(folder,))
+        yield from map(read_outcome, check(options).cases)
