@@ -2,7 +2,8 @@
 
 XLA lets a kernel work on a slice of a larger array in place, by a fusion of the call with `dynamic-slice`. The slices of a
 loop are apart where
-  (1) the start in one dimension is a counter of the loop plus a constant, and all others are constants;
+  (1) the start in one dimension is a counter of the loop plus a constant, or a constant less the counter where the loop
+      goes backwards, and all others are constants;
   (2) a slice is no longer there than the counter's step;
   (3) the last one ends within the array, so that none is moved to fit.
 See `hlo.counters` for what a counter is.
@@ -40,8 +41,8 @@ def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
     if given is None or counter is None:
         return False
     size, length = value.proto.dynamic_slice_sizes[axis], value.operands[0].shape.dimensions[axis]
-    first, last = counter.first + given.offset, counter.last + given.offset
-    return 0 < size <= counter.step and first >= 0 and last + size <= length
+    ends = [given.offset + (-count if given.is_less else count) for count in (counter.first, counter.last)]
+    return 0 < size <= counter.step and min(ends) >= 0 and max(ends) + size <= length
 
 
 def forget_other_slices(
