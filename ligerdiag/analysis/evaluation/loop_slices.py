@@ -12,11 +12,11 @@ See `hlo.counters` for what a counter is.
 from collections.abc import Sequence
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.memory import ActualWrite, Places
 from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.hlo.counters import find_counter, find_linear
-from ligerdiag.hlo.dataflow import look_through
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.dataflow import look_through, search
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
@@ -43,6 +43,17 @@ def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
     size, length = value.proto.dynamic_slice_sizes[axis], value.operands[0].shape.dimensions[axis]
     ends = [given.offset + (-count if given.is_less else count) for count in (counter.first, counter.last)]
     return 0 < size <= counter.step and min(ends) >= 0 and max(ends) + size <= length
+
+
+def is_made_outside(module: HloModule, places: Places, write: ActualWrite, number: int) -> bool:
+    """Whether the loop around the call makes nothing anew in this slice of the memory: what an earlier iteration wrote there
+    lies in slices that this one does not take."""
+    body = module.computations[write.frames[-3].instruction.called_computations[0]]
+
+    def list_called(instruction: HloInstruction) -> list[HloInstruction]:
+        return [one for called in instruction.called_computations for one in module.computations[called].instructions]
+
+    return not any(number in places.list_defined(one) for one in search(body.instructions, list_called))
 
 
 def forget_other_slices(
