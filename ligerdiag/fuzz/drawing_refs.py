@@ -20,6 +20,7 @@ from ligerdiag.fuzz.programs import (
     KINDS,
     LAYOUTS,
     PALLAS,
+    PARTIAL,
     POLICIES,
     REF_MODES,
     SMOOTH,
@@ -163,9 +164,12 @@ class _RefDrawer(Drawer):
         copy, sums = self.make(other.kind), self.make(ArrayKind(other.kind.rows, "float32"))
         dtype = value.kind.dtype if value.kind.dtype == other.kind.dtype else "float32"
         output = self.make(ArrayKind(value.kind.rows, dtype))
+        word, mode = self.pick.choice(_LAYERS), self._draw_mode(_WITHOUT_REF)
+        if mode == "out_of_place" and word in PARTIAL:
+            mode = "aliased"
         return [
             Step(word="scale", inputs=(other,), outputs=(copy,), numbers=(self.number(),)),
-            Step(word=self.pick.choice(_LAYERS), inputs=(copy,), outputs=(sums,), mode=self._draw_mode(_WITHOUT_REF)),
+            Step(word=word, inputs=(copy,), outputs=(sums,), mode=mode),
             Step(word="multiply", inputs=(value, copy), outputs=(output,), numbers=(self.number(),)),
         ], output
 

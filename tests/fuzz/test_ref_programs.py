@@ -12,7 +12,7 @@ import pytest
 from ligerdiag.cli.fuzz import find_first_seed, render_fuzz_report
 from ligerdiag.fuzz.drawing import draw_program
 from ligerdiag.fuzz.programs import KERNELS, KINDS, PALLAS, POLICIES, REF_MODES, REFS, RandomProgram, Step, find_kind
-from ligerdiag.fuzz.rows import FuzzReport, JudgedProgram
+from ligerdiag.fuzz.rows import CALLED_RIGHT, FuzzReport, JudgedProgram
 from ligerdiag.fuzz.shrink import is_valid
 from ligerdiag.fuzz.source import render_case_file
 from tests.fuzz.test_programs import walk
@@ -113,18 +113,13 @@ ONCE_WRONG = Path(__file__).with_name("once_wrong_newest.py")
 def check(programs: Sequence[RandomProgram], python: Path, folder: Path) -> list[dict[str, Any]]:
     file = folder / "programs.py"
     file.write_text(render_case_file(programs, "Programs."), encoding="utf-8")
-    words = [
-        "-m",
-        "ligerdiag",
-        "check",
-        str(file),
-        str(ONCE_WRONG),
-        "--format",
-        "json",
-        "--cache-dir",
-        str(folder / "cache"),
-    ]
-    done = subprocess.run([python, "-P", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=900)
+    return run_check([file, ONCE_WRONG], python, folder)
+
+
+def run_check(files: Sequence[Path], python: Path, folder: Path) -> list[dict[str, Any]]:
+    words = ["check", *map(str, files), "--format", "json", "--cache-dir", str(folder / "cache")]
+    run = [python, "-P", "-m", "ligerdiag", *words]
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False, timeout=900)
     assert done.stdout, done.stderr
     return json.loads(done.stdout)["cases"]
 
@@ -150,3 +145,13 @@ def test_all_are_compiled_and_have_numbers(
     assert [(case["id"], case["status"], case["disagreements"]) for case in others] == [
         (name, "as expected", []) for name in ("backwards", "again", "carried")
     ]
+
+
+@pytest.mark.nightly
+@pytest.mark.xfail(strict=True, reason="a kernel that JAX drops from what it computes again is not missed in the trace")
+def test_what_jax_dropped_is_never_called_right(plain_python: Path, tmp_path: Path) -> None:
+    cases = run_check([Path(__file__).with_name("missed_newest.py")], plain_python, tmp_path)
+    assert [case["error"] for case in cases if case["error"]] == []
+    assert {
+        case["id"]: case["outputs"]["gradient"] for case in cases if case["outputs"]["gradient"] in CALLED_RIGHT
+    } == {}
