@@ -75,8 +75,8 @@ XLA believes that the kernel only reads its operand. Two readers of one value ha
 may run the program's own reader first. It then sees the value from before: raw logits in the place of their gradient. The
 loss is right, nothing raises, and training runs on garbage.""",
     what_to_do="""\
-Tell XLA: make the overwritten operand an output of the call, and read that output. `call_in_place` of `ligerdiag.in_place`
-does with every version of jax-triton; the finding's help says it for the one that made the call.""",
+Tell XLA: make the overwritten operand an output of the call (a `Ref` argument in jax-triton 0.4 and later,
+`input_output_aliases` before) and read that output. The finding's help says it for the jax-triton that made the call.""",
     limits="""\
 The verdict holds for the compiled schedule at hand: one target, one toolchain, one set of flags. A GPU that autotunes may
 pick other GEMMs and so another order; check the artifact of that compile, too.""",
