@@ -1,7 +1,9 @@
 """`ligerdiag fuzz`: is ligerdiag itself right about random programs?"""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +29,10 @@ as a case file that stands alone: `ligerdiag check` it, mend the bug, keep the f
 With --device each program is run on the GPUs of this machine, spread over them, and judged
 by what XLA made of it there: DIR/device.jsonl. One that needs more GPUs is left out.
 
-The programs call their kernels by jax-triton: pip install 'ligerdiag[jax-triton]'.
+The programs call their kernels by jax-triton: pip install 'ligerdiag[jax-triton]'. Those of
+seeds from 10000000 on are written for jax-triton 0.4 and later, with Refs: of three one is
+differentiated, and one has a loop or a jax.checkpoint around a kernel. All run with every
+version.
 """
 
 MEANINGS = {
@@ -43,6 +48,8 @@ EPILOG = f"""\b
 Examples:
   ligerdiag fuzz                             a hundred programs
   ligerdiag fuzz --seed 5000 --count 1000    others, and more of them
+  nice ligerdiag fuzz --count 3000 --out campaign -j 2
+                                             a campaign of days; the same command goes on with it
   ligerdiag fuzz --minutes 30 --count 10000  as many as half an hour allows
   ligerdiag fuzz --target a100 --out a100    compiled for another GPU
   ligerdiag fuzz --scheduler tcp://head:8786 --count 10000
@@ -57,7 +64,16 @@ Exit codes:
 
 def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the campaign is kept.")] = Path("fuzz"),
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="The first seed.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            min=0,
+            metavar="N",
+            help="The first seed. [default: 0; with jax-triton 0.4 and later 10000000]",
+            show_default=False,
+        ),
+    ] = None,
     count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Seeds, from the first on.")] = 100,
     minutes: Annotated[
         float | None,
@@ -94,7 +110,7 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
         raise InputError(f"expected a folder for --out but `{out}`: {error.strerror}") from error
     options = FuzzOptions(
         directory=out.resolve(),
-        first=seed,
+        first=find_first_seed() if seed is None else seed,
         count=count,
         minutes=minutes,
         target=target,
@@ -110,6 +126,17 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
             report = (run_device_campaign if device else run_campaign)(options, show)
         sys.stdout.write(render_fuzz_report(report))
     raise typer.Exit(compute_exit_code(report))
+
+
+def find_first_seed() -> int:
+    """Returns the seed from which on the programs are in the idiom of the jax-triton that is installed."""
+    from ligerdiag.fuzz.programs import REFS
+
+    try:
+        version = metadata.version("jax-triton")
+    except metadata.PackageNotFoundError:
+        return 0
+    return REFS if [int(part) for part in version.split(".")[:2]] >= [0, 4] else 0
 
 
 def compute_exit_code(report: "FuzzReport") -> ExitCode:
@@ -129,7 +156,7 @@ def render_fuzz_report(report: "FuzzReport") -> str:
     lines += [_render_row("", numbers)]
     for verdict in dict.fromkeys(verdict for verdict, _ in sorted(outputs)):
         lines.append(_render_row(verdict, [str(outputs[verdict, number]) for number in numbers]))
-    lines += ["", *_render_shares(outputs)]
+    lines += ["", *_render_shares(outputs), *_render_kinds(report)]
     contradictions = report.list_contradictions()
     lines += ["", f"{len(contradictions)} contradictions" + (":" if contradictions else "")]
     lines += [f"  seed {seed}: {words}" for seed, words in contradictions]
@@ -161,5 +188,28 @@ def _render_shares(outputs: Mapping[tuple[str, str], int]) -> Iterator[str]:
         yield f"{found} of {every} {words} outputs are {phrase}{share}"
 
 
+def _render_kinds(report: "FuzzReport") -> Iterator[str]:
+    """Yields a table of the programs with Refs by what is due in them, where there are any."""
+    from ligerdiag.fuzz.programs import KINDS, find_kind
+    from ligerdiag.fuzz.rows import CALLED_RIGHT, CALLED_WRONG, find_words
+
+    counts: Counter[tuple[str, str]] = Counter()
+    for seed, row in report.rows.items():
+        kind = find_kind(seed)
+        if kind is None:
+            continue
+        counts[kind, "programs"] += 1
+        for (verdict, _), words in zip(row.outputs.values(), find_words(row).values(), strict=True):
+            counts[kind, words] += 1
+            counts[kind, "missed"] += words == "wrong" and verdict in CALLED_RIGHT
+            counts[kind, "false"] += words == "right" and verdict in CALLED_WRONG
+    if counts:
+        columns = ("programs", "wrong", "missed", "right", "false")
+        yield ""
+        yield _render_row("", columns)
+        for kind in KINDS:
+            yield _render_row(kind, [str(counts[kind, column]) for column in columns])
+
+
 def _render_row(name: str, cells: Sequence[str]) -> str:
-    return f"  {name:<10}" + "".join(f"{cell:>14}" for cell in cells)
+    return f"  {name:<16}" + "".join(f"{cell:>14}" for cell in cells)

@@ -14,6 +14,7 @@ from ligerdiag.fuzz.programs import (
     LAYOUTS,
     MODES,
     PARTIAL,
+    REFS,
     SMOOTH,
     UNARY,
     ArrayKind,
@@ -25,7 +26,7 @@ from ligerdiag.fuzz.programs import (
 
 
 @dataclass(slots=True)
-class _Scope:
+class Scope:
     """What a block can use."""
 
     own: list[Variable]
@@ -49,9 +50,13 @@ class _Scope:
 
 def draw_program(seed: int) -> RandomProgram:
     """The program of this seed."""
+    if seed >= REFS:
+        from ligerdiag.fuzz.drawing_refs import draw_with_refs
+
+        return draw_with_refs(seed)
     pick = random.Random(seed)
     devices = pick.choice((1, 1, 1, 1, 1, 2, 2, 4, 8))
-    drawer = _Drawer(pick, devices, kernels=pick.choice((0.08, 0.24)), hidden=pick.choice((0.4, 0.9)))
+    drawer = Drawer(pick, devices, kernels=pick.choice((0.08, 0.24)), hidden=pick.choice((0.4, 0.9)))
     narrow = ("bfloat16", "bfloat16", "float16", "float16", "float8_e4m3fn")
     dtypes = ("float32",) * 8 + (narrow if pick.random() < 0.5 else ())
     arguments = tuple(
@@ -59,7 +64,7 @@ def draw_program(seed: int) -> RandomProgram:
     )
     donated = tuple(number for number in range(len(arguments)) if pick.random() < 0.15)
     layouts = tuple(pick.choice(LAYOUTS) if devices > 1 else "whole" for _ in arguments)
-    scope = _Scope(list(arguments))
+    scope = Scope(list(arguments))
     steps = drawer.draw_steps(scope, pick.randrange(5, 14))
     results = tuple(dict.fromkeys([*scope.hot[-3:], *scope.own[-3:]]))
     block = Body(parameters=arguments, steps=steps, results=results)
@@ -67,7 +72,7 @@ def draw_program(seed: int) -> RandomProgram:
     return RandomProgram(seed=seed, devices=devices, scale=scale, donated=donated, layouts=layouts, block=block)
 
 
-class _Drawer:
+class Drawer:
     """kernels: the share of steps that are kernels. hidden: the share of these of which XLA knows nothing."""
 
     def __init__(self, pick: random.Random, devices: int, *, kernels: float, hidden: float) -> None:
@@ -78,30 +83,30 @@ class _Drawer:
         self._made += 1
         return Variable(self._made, kind)
 
-    def draw_steps(self, scope: _Scope, count: int) -> tuple[Step, ...]:
+    def draw_steps(self, scope: Scope, count: int) -> tuple[Step, ...]:
         steps: list[Step] = []
         while len(steps) < count:
-            step = self._draw_step(scope)
+            step = self.draw_step(scope)
             if step is not None:
                 steps.append(step)
                 scope.own += step.outputs
         if not any(step.word in KERNELS or step.blocks for step in steps):
-            steps.append(self._draw_kernel(scope))
+            steps.append(self.draw_kernel(scope))
             scope.own += steps[-1].outputs
         return tuple(steps)
 
-    def _choose(self, values: Sequence[Variable], hot: Sequence[Variable] = ()) -> Variable:
+    def choose(self, values: Sequence[Variable], hot: Sequence[Variable] = ()) -> Variable:
         warm = [value for value in hot if value in values]
         if warm and self.pick.random() < 0.4:
             return self.pick.choice(warm)
         return self.pick.choice(values[-5:] if self.pick.random() < 0.6 else values)
 
-    def _draw_step(self, scope: _Scope) -> Step | None:
+    def draw_step(self, scope: Scope) -> Step | None:
         if self.pick.random() < self.kernels:
-            return self._draw_kernel(scope)
+            return self.draw_kernel(scope)
         kind = self.pick.uniform(0.24, 1)
         if kind < 0.40 and scope.depth < DEPTH:
-            return self._draw_construct(scope)
+            return self.draw_construct(scope)
         if kind < 0.46 and self.devices > 1 and not scope.batched:
             return self._draw_across(scope)
         if kind < 0.56:
@@ -110,26 +115,26 @@ class _Drawer:
             return self._draw_binary(scope)
         if kind < 0.78:
             return self._draw_other_kind(scope)
-        return self._draw_unary(scope, UNARY)
+        return self.draw_unary(scope, UNARY)
 
-    def _number(self) -> int:
+    def number(self) -> int:
         return self.pick.randrange(100)
 
-    def _draw_unary(self, scope: _Scope, words: Sequence[str]) -> Step:
-        x = self._choose(scope.readable, scope.hot)
+    def draw_unary(self, scope: Scope, words: Sequence[str]) -> Step:
+        x = self.choose(scope.readable, scope.hot)
         word = self.pick.choice(words)
-        return Step(word=word, inputs=(x,), outputs=(self.make(x.kind),), numbers=(self._number(),))
+        return Step(word=word, inputs=(x,), outputs=(self.make(x.kind),), numbers=(self.number(),))
 
-    def _draw_kernel(self, scope: _Scope) -> Step:
+    def draw_kernel(self, scope: Scope) -> Step:
         word = "glow" if scope.batched else self.pick.choice(tuple(KERNELS))
-        x = self._choose([*scope.passed, *scope.own], scope.hot)
+        x = self.choose([*scope.passed, *scope.own], scope.hot)
         inputs = [x]
         if KERNELS[word] == 2:
             others = [
                 v for v in (scope.own if word == "turn" else scope.readable) if v.kind.rows == x.kind.rows and v != x
             ]
             if others:
-                inputs.append(self._choose(others, scope.hot))
+                inputs.append(self.choose(others, scope.hot))
             else:
                 word = "bend"
         if word in ("add", "positive") and x.kind.dtype != "float32":
@@ -147,28 +152,28 @@ class _Drawer:
         sums = self.make(ArrayKind(x.kind.rows, "float32"))
         return Step(word=word, inputs=tuple(inputs), outputs=(sums,), mode=mode)
 
-    def _draw_product(self, scope: _Scope) -> Step | None:
+    def _draw_product(self, scope: Scope) -> Step | None:
         readable = scope.readable
         square = [value for value in readable if value.kind.rows == COLUMNS]
-        x = self._choose(readable, scope.hot)
+        x = self.choose(readable, scope.hot)
         if self.pick.random() < 0.25:
             others = [value for value in readable if value.kind.rows == x.kind.rows]
             return Step(
                 word="outer",
-                inputs=(x, self._choose(others, scope.hot)),
+                inputs=(x, self.choose(others, scope.hot)),
                 outputs=(self.make(ArrayKind(COLUMNS, "float32")),),
             )
         if not square:
             return None
         count = self.pick.choice((1, 1, 2))
-        chosen = [self._choose(square, scope.hot) for _ in range(count)]
+        chosen = [self.choose(square, scope.hot) for _ in range(count)]
         factors = tuple(dict.fromkeys(chosen))
         outputs = tuple(self.make(ArrayKind(x.kind.rows, "float32")) for _ in factors)
         return Step(word="product", inputs=(x, *factors), outputs=outputs)
 
-    def _draw_binary(self, scope: _Scope) -> Step:
-        x = self._choose(scope.readable, scope.hot)
-        y = self._choose([value for value in scope.readable if value.kind.rows == x.kind.rows], scope.hot)
+    def _draw_binary(self, scope: Scope) -> Step:
+        x = self.choose(scope.readable, scope.hot)
+        y = self.choose([value for value in scope.readable if value.kind.rows == x.kind.rows], scope.hot)
         dtype = x.kind.dtype if x.kind.dtype == y.kind.dtype else "float32"
         word = self.pick.choice(("sum", "sum", "multiply", "maximum", "select"))
         if word == "select" and (
@@ -176,11 +181,11 @@ class _Drawer:
         ):  # no number shows which of a value and itself, or its cast, it is
             word = "sum"
         return Step(
-            word=word, inputs=(x, y), outputs=(self.make(ArrayKind(x.kind.rows, dtype)),), numbers=(self._number(),)
+            word=word, inputs=(x, y), outputs=(self.make(ArrayKind(x.kind.rows, dtype)),), numbers=(self.number(),)
         )
 
-    def _draw_other_kind(self, scope: _Scope) -> Step | None:
-        x = self._choose(scope.readable, scope.hot)
+    def _draw_other_kind(self, scope: Scope) -> Step | None:
+        x = self.choose(scope.readable, scope.hot)
         rows, dtype = x.kind.rows, x.kind.dtype
         words = ["cast"]
         words += ["top", "strided", "fold", "split"] if rows % 2 == 0 and rows > 2 else []
@@ -194,7 +199,7 @@ class _Drawer:
                 return Step(word=word, inputs=(x,), outputs=(self.make(ArrayKind(rows, self.pick.choice(others))),))
             case "join":
                 same = [value for value in scope.readable if value.kind == x.kind]
-                other = self._choose(same, scope.hot)
+                other = self.choose(same, scope.hot)
                 return Step(word=word, inputs=(x, other), outputs=(self.make(ArrayKind(rows * 2, dtype)),))
             case "transpose":
                 return Step(word=word, inputs=(x,), outputs=(self.make(x.kind),))
@@ -203,15 +208,15 @@ class _Drawer:
                 outputs = tuple(self.make(ArrayKind(rows // 2, dtype)) for _ in range(count))
                 return Step(word=word, inputs=(x,), outputs=outputs)
 
-    def _draw_across(self, scope: _Scope) -> Step | None:
-        x = self._choose(scope.readable, scope.hot)
+    def _draw_across(self, scope: Scope) -> Step | None:
+        x = self.choose(scope.readable, scope.hot)
         rows, dtype = x.kind.rows, x.kind.dtype
         if not scope.sharded:
             if rows % self.devices:
                 return None
             layout = self.pick.choice(LAYOUTS)
             return Step(
-                word="annotate", inputs=(x,), outputs=(self.make(x.kind),), numbers=(self._number(),), mode=layout
+                word="annotate", inputs=(x,), outputs=(self.make(x.kind),), numbers=(self.number(),), mode=layout
             )
         words = ["psum", "permute"]
         words += ["gather"] if rows * self.devices <= 32 else []
@@ -220,28 +225,28 @@ class _Drawer:
         after = {"gather": rows * self.devices, "scatter": rows // self.devices}.get(word, rows)
         return Step(word=word, inputs=(x,), outputs=(self.make(ArrayKind(after, dtype)),))
 
-    def _draw_construct(self, scope: _Scope) -> Step | None:
+    def draw_construct(self, scope: Scope) -> Step | None:
         word = self.pick.choice(("scan", "map") if scope.batched else CONSTRUCTS)  # a batched branch takes both ways
-        x = self._choose(scope.readable, scope.hot)
-        numbers = (self._number(), self._number())
+        x = self.choose(scope.readable, scope.hot)
+        numbers = (self.number(), self.number())
         match word:
             case "scan" | "map" | "vmap":
-                y = self._choose(scope.readable, scope.hot)
+                y = self.choose(scope.readable, scope.hot)
                 carry = (self.make(x.kind),) if word == "scan" else ()
                 element = self.make(y.kind)
                 kinds = tuple(v.kind for v in carry)
-                block = self._draw_block(scope, (*carry, element), kinds=kinds, extra=1, batched=word == "vmap")
+                block = self.draw_block(scope, (*carry, element), kinds=kinds, extra=1, batched=word == "vmap")
                 last = block.results[-1].kind
                 outputs = (*(self.make(v.kind) for v in carry), self.make(last))
                 inputs = (x, y) if word == "scan" else (y,)
                 return Step(word=word, inputs=inputs, outputs=outputs, numbers=numbers, blocks=(block,))
             case "while":
-                block = self._draw_block(scope, (self.make(x.kind),), kinds=(x.kind,))
+                block = self.draw_block(scope, (self.make(x.kind),), kinds=(x.kind,))
                 return Step(word=word, inputs=(x,), outputs=(self.make(x.kind),), numbers=numbers, blocks=(block,))
             case "cond":
-                y = self._choose(scope.readable, scope.hot)
+                y = self.choose(scope.readable, scope.hot)
                 blocks = tuple(
-                    self._draw_block(scope, (self.make(x.kind), self.make(y.kind)), kinds=(x.kind,)) for _ in range(2)
+                    self.draw_block(scope, (self.make(x.kind), self.make(y.kind)), kinds=(x.kind,)) for _ in range(2)
                 )
                 return Step(word=word, inputs=(x, y), outputs=(self.make(x.kind),), numbers=numbers, blocks=blocks)
             case "call":
@@ -249,19 +254,19 @@ class _Drawer:
                 count = min(len(owned), self.pick.choice((1, 2)))
                 inputs = tuple(self.pick.sample(owned, count))
                 parameters = tuple(self.make(v.kind) for v in inputs)
-                block = self._draw_block(scope, parameters, passed=True, extra=1, hidden=inputs)
+                block = self.draw_block(scope, parameters, passed=True, extra=1, hidden=inputs)
                 outputs = tuple(self.make(v.kind) for v in block.results)
                 overwritten = {step.inputs[0] for step in block.steps if step.word in KERNELS}
                 scope.hot += [x for x, inner in zip(inputs, block.parameters, strict=True) if inner in overwritten]
                 return Step(word=word, inputs=inputs, outputs=outputs, blocks=(block,), numbers=numbers)
             case "gradient":
-                return self._draw_gradient(scope, x)
+                return self.draw_gradient(scope, x)
             case _:
                 return self._draw_shard_map(scope, x, numbers)
 
-    def _draw_block(
+    def draw_block(
         self,
-        scope: _Scope,
+        scope: Scope,
         parameters: tuple[Variable, ...],
         *,
         kinds: tuple[ArrayKind, ...] = (),
@@ -273,7 +278,7 @@ class _Drawer:
     ) -> Body:
         """A block whose results have these kinds, and `extra` ones of any kind behind them; it does not read `hidden`."""
         around = [v for v in scope.readable if self.pick.random() < 0.4 and not alone and v not in hidden]
-        inner = _Scope(
+        inner = Scope(
             own=[] if passed else list(parameters),
             passed=list(parameters) if passed else [],
             around=around,
@@ -285,18 +290,18 @@ class _Drawer:
         results: list[Variable] = []
         for kind in kinds:
             fitting = [value for value in (*inner.passed, *inner.own) if value.kind == kind]
-            results.append(self._choose(fitting[-2:], inner.hot))
-        results += [self._choose(inner.own[-2:] or inner.passed, inner.hot) for _ in range(extra)]
+            results.append(self.choose(fitting[-2:], inner.hot))
+        results += [self.choose(inner.own[-2:] or inner.passed, inner.hot) for _ in range(extra)]
         return Body(parameters=parameters, steps=tuple(steps), results=tuple(results))
 
-    def _draw_gradient(self, scope: _Scope, x: Variable) -> Step:
+    def draw_gradient(self, scope: Scope, x: Variable) -> Step:
         """A gradient by x of a loss whose kernel overwrites what it is called with."""
         parameter = self.make(x.kind)
         around = [value for value in scope.readable if value.kind.rows == COLUMNS]
         value, steps = parameter, list[Step]()
         for _ in range(self.pick.randrange(1, 5)):
             if around and self.pick.random() < 0.35:
-                factor = self._choose(around, scope.hot)
+                factor = self.choose(around, scope.hot)
                 output = self.make(ArrayKind(value.kind.rows, "float32"))
                 steps.append(Step(word="product", inputs=(value, factor), outputs=(output,)))
             elif self.pick.random() < 0.2:
@@ -305,10 +310,10 @@ class _Drawer:
             else:
                 output = self.make(value.kind)
                 word = self.pick.choice(SMOOTH)
-                steps.append(Step(word=word, inputs=(value,), outputs=(output,), numbers=(self._number(),)))
+                steps.append(Step(word=word, inputs=(value,), outputs=(output,), numbers=(self.number(),)))
             value = output
         beside = self.make(value.kind)
-        reader = Step(word="scale", inputs=(value,), outputs=(beside,), numbers=(self._number(),))
+        reader = Step(word="scale", inputs=(value,), outputs=(beside,), numbers=(self.number(),))
         loss = Step(word="loss", inputs=(value,), mode=self.pick.choice(FORMS))
         when = self.pick.choice(("none", "before", "after"))
         steps += {"none": [loss], "before": [reader, loss], "after": [loss, reader]}[when]
@@ -318,16 +323,16 @@ class _Drawer:
         mode = self.pick.choice(("plain", "plain", "checkpoint"))
         return Step(word="gradient", inputs=(x,), outputs=outputs, blocks=(block,), mode=mode)
 
-    def _draw_shard_map(self, scope: _Scope, x: Variable, numbers: tuple[int, ...]) -> Step | None:
+    def _draw_shard_map(self, scope: Scope, x: Variable, numbers: tuple[int, ...]) -> Step | None:
         if self.devices == 1 or scope.sharded or scope.depth or x.kind.rows % self.devices:
             return None
-        y = self._choose(scope.readable, scope.hot)
-        whole = self._choose(scope.readable, scope.hot)
+        y = self.choose(scope.readable, scope.hot)
+        whole = self.choose(scope.readable, scope.hot)
         if y.kind.rows % self.devices:
             y = x
         local = tuple(ArrayKind(v.kind.rows // self.devices, v.kind.dtype) for v in (x, y))
         parameters = (*(self.make(kind) for kind in local), self.make(whole.kind))
-        block = self._draw_block(scope, parameters, kinds=(local[0],), extra=1, alone=True)
+        block = self.draw_block(scope, parameters, kinds=(local[0],), extra=1, alone=True)
         block = replace(block, results=tuple(dict.fromkeys(block.results)))  # XLA would make one value of two
         outputs = tuple(self.make(ArrayKind(v.kind.rows * self.devices, v.kind.dtype)) for v in block.results)
         return Step(word="shard_map", inputs=(x, y, whole), outputs=outputs, blocks=(block,), numbers=numbers)

@@ -33,8 +33,27 @@ UNARY = (
 SMOOTH = ("tanh", "scale", "shift", "flip", "roll", "centre", "softmax", "leaky", "halves", "reshape", "normalise")
 """Those through which is differentiated."""
 FORMS = ("direct", "direct", "cast", "twice")
+REFS = 10_000_000
+"""The seeds from here on are programs in the idiom of jax-triton 0.4: Refs, `call_in_place`, derivatives."""
+KINDS = ("differentiated", "repeated", "any")
+"""What is in a program with Refs, by its seed: a derivative around a kernel, a loop or a `jax.checkpoint` around one."""
+REF_MODES = ("ref", "read", "in_place")
+"""Beside MODES: a Ref that is frozen, one that is read, and `call_in_place`, which takes their place before 0.4."""
+POLICIES = {
+    "plain": "{0}",
+    "checkpoint": "jax.checkpoint({0})",
+    "nothing": "jax.checkpoint({0}, policy=jax.checkpoint_policies.nothing_saveable)",
+    "dots": "jax.checkpoint({0}, policy=jax.checkpoint_policies.dots_saveable)",
+    "everything": "jax.checkpoint({0}, policy=jax.checkpoint_policies.everything_saveable)",
+}
+"""How often a derivative computes its forward pass."""
 LAYOUTS = ("rows", "columns", "whole")
 DEPTH = 2
+
+
+def find_kind(seed: int) -> str | None:
+    """Returns one of KINDS, None for a program without Refs."""
+    return KINDS[(seed - REFS) % len(KINDS)] if seed >= REFS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +80,7 @@ class Step:
     numbers: tuple[int, ...] = ()
     """Choices of the step, each below 100."""
     mode: str = ""
-    """Of a kernel, a loss or an annotation."""
+    """Of a kernel, a loss, a derivative or an annotation; `FORM:MODE` of a loss, `KERNEL:MODE` of a layer."""
     blocks: tuple["Body", ...] = ()
 
 

@@ -15,6 +15,7 @@ from ligerdiag.model.report import CaseReport
 from ligerdiag.replay.service.more_draws import DrawsAnswer, Word
 
 _REFERENCE = "LD016"
+_BY_JAX = ("LD007", "LD023")
 _UNROLLED = "unrolled"
 _ABORTED = "was aborted"
 """In the error of a case whose worker XLA ended."""
@@ -64,6 +65,8 @@ class JudgedProgram:
     """Those in which an output is called wrong and is right, where a note says that iterations are not told apart."""
     notes: tuple[str, ...] = ()
     """What the analysis does not cover."""
+    unlike: tuple[str, ...] = ()
+    """Names of the outputs that program order, on numbers, gives otherwise than the formulas in plain jnp."""
     unjudged: str = ""
     """Why there are no numbers to hold the verdict against: XLA aborts, or replay does not compute the program."""
 
@@ -147,6 +150,7 @@ def judge_case(case: CaseReport) -> JudgedProgram:
         },
         contradictions=dict(_find_contradictions(case)),
         notes=case.coverage.not_covered,
+        unlike=tuple(name for one in case.findings if one.rule == _REFERENCE for name in one.outputs),
         unjudged=unjudged,
     )
 
@@ -180,12 +184,15 @@ def find_words(row: JudgedProgram) -> dict[str, str]:
     """Output name to `right`, `wrong` or `alike` by several draws, and `none` without numbers.
 
     Wrong in one draw is wrong, by more than roundings come to. Within the tolerance of the dtypes a GPU says it, too; so
-    does the first replay where it gives what is stale, or where no draws were made.
+    does the first replay where it gives what is stale, or where no draws were made. And wrong is what program order itself
+    gives otherwise than the reference: JAX drops kernels, and moves reads of Refs.
     """
     found: dict[str, str] = {}
     for name, (_, numbers) in row.outputs.items():
         look, _ = row.looks.get(name, ("", 0.0))
-        if numbers in WRONG and (not look or row.target == DEVICE or numbers != Attribution.NEITHER):
+        if name in row.unlike or (
+            numbers in WRONG and (not look or row.target == DEVICE or numbers != Attribution.NEITHER)
+        ):
             found[name] = Word.WRONG.value
         elif look:
             found[name] = look
@@ -204,9 +211,15 @@ def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
         yield "fault", f"replay failed: {case.replay.reason}"
     for one in case.disagreements:
         yield f"verdict-{one.static.value}-{one.numbers.value}".replace(" ", "-"), one.message
+    called_wrong = {name for name, verdict in case.outputs.items() if verdict in CALLED_WRONG}
     for finding in case.findings:
-        if finding.rule == _REFERENCE:
+        if finding.rule == _REFERENCE and not (_explains(case) and called_wrong.issuperset(finding.outputs)):
             yield "reference", finding.message
+
+
+def _explains(case: CaseReport) -> bool:
+    """Whether a rule says that JAX made another program of it: then its program order is not the reference's."""
+    return any(finding.rule in _BY_JAX for finding in case.findings)
 
 
 def sort_out(row: JudgedProgram) -> JudgedProgram:

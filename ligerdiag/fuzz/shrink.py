@@ -14,6 +14,8 @@ from ligerdiag.fuzz.programs import KERNELS, ArrayKind, Body, RandomProgram, Ste
 ROUND = 16
 """Programs that are tried at once."""
 ROUNDS = 14
+_CALLS = ("loss", "squash", "layer", "ref_loop")
+"""Words whose functions call a kernel."""
 
 
 def shrink(
@@ -54,7 +56,7 @@ def is_valid(program: RandomProgram) -> bool:
     needs_mesh = any(step.word in ("shard_map", "annotate") for step in _walk(program.block))
     if needs_mesh and program.devices == 1:
         return False
-    writes = any(step.word in KERNELS or step.word in ("loss", "squash") for step in _walk(program.block))
+    writes = any(step.word in KERNELS or step.word in _CALLS for step in _walk(program.block))
     return writes and bool(program.block.results) and _is_block_valid(program.block, frozenset(), passed=False)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from ligerdiag.fuzz.programs import COLUMNS, KERNELS, PALLAS, Body, RandomProgram, Step, Variable
+from ligerdiag.fuzz.programs import COLUMNS, KERNELS, PALLAS, POLICIES, REFS, Body, RandomProgram, Step, Variable
 
 OPERATIONS = {
     "tanh": "jnp.tanh({0})",
@@ -47,7 +47,7 @@ OPERATIONS = {
     "permute": 'jax.lax.ppermute({0}, "d", [(i, (i + 1) % {devices}) for i in range({devices})])',
     "gather": 'jax.lax.all_gather({0}, "d", tiled=True)',
     "scatter": 'jax.lax.psum_scatter({0}, "d", tiled=True)',
-    "squash": "squash(plain, {0})",
+    "squash": "squash(plain, {0}{mode})",
 }
 """Word of a step to its expression."""
 
@@ -73,7 +73,8 @@ _PARTITIONS = {"rows": '("d", None)', "columns": '(None, "d")', "whole": "()"}
 _PALLAS = "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import triton as pallas_triton\n"
 _DRAWS = 1_000_000_007
 """Between the seeds of one argument's draws."""
-_HEAD = """from functools import partial
+_HEAD = """import inspect
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -82,6 +83,7 @@ import triton
 import triton.language as tl
 {pallas}from jax.sharding import PartitionSpec as P
 
+from ligerdiag.in_place import call_in_place
 from ligerdiag.model.case import Arg, Case, Draw
 """
 
@@ -92,6 +94,8 @@ class Sizes:
 
     devices: int
     scale: int
+    is_mixed: bool = False
+    """Whether no branch is decided by the form of a value, such as a product of a column and a row."""
 
     @property
     def columns(self) -> int:
@@ -137,9 +141,10 @@ def _names(text: str) -> Iterator[str]:
 
 def _render_program(program: RandomProgram) -> str:
     names = _name(program.block.parameters)
+    sizes = Sizes(devices=program.devices, scale=program.scale, is_mixed=program.seed >= REFS)
     lines = [
         f"def {_name_function(program)}(plain, {names}):",
-        *_indent(_render_block(program.block, Sizes(devices=program.devices, scale=program.scale))),
+        *_indent(_render_block(program.block, sizes)),
     ]
     outputs = [f'"v{value.number}": v{value.number}.astype(jnp.float32)' for value in program.block.results]
     lines += _indent([f"outputs = {{{', '.join(outputs)}}}"])
@@ -200,7 +205,16 @@ def _render_step(step: Step, sizes: Sizes) -> list[str]:
             return [f"{_name(step.outputs)} = {x} if plain else {constrained}"]
         case "loss":
             x = _name(step.inputs)
-            return [f'loss, {x} = find_loss(plain, {x}, "{step.mode}")', "total = total + loss"]
+            words = ", ".join(f'"{word}"' for word in step.mode.split(":"))
+            return [f"loss, {x} = find_loss(plain, {x}, {words})", "total = total + loss"]
+        case "layer":
+            return _render_layer(step)
+        case "weigh":
+            return [f"total = total + jnp.cos({_wide(step.inputs[0])} * {_constant(step)}).sum() * 0.05"]
+        case "descent":
+            return _render_descent(step, sizes)
+        case "ref_loop":
+            return _render_ref_loop(step, sizes)
         case "scan" | "map" | "vmap" | "while" | "cond":
             return _CONTROL[step.word](step, sizes)
         case "call":
@@ -231,6 +245,7 @@ def _fill(template: str, step: Step, sizes: Sizes) -> str:
         root=f"{1 / sizes.columns**0.5:.3f}",
         dtype=step.outputs[0].kind.dtype,
         devices=sizes.devices,
+        mode=f', "{step.mode}"' if step.mode else "",
     )
 
 
@@ -260,10 +275,11 @@ def _function(step: Step, position: int = 0) -> str:
     return f"{step.word.replace('while', 'loop')}_{first}"
 
 
-def _predicate(step: Step, value: Variable) -> str:
+def _predicate(step: Step, value: Variable, sizes: Sizes) -> str:
     """Compares two elements, others in each step: an inner branch is not decided by an outer one."""
     row, column = step.numbers[0] % 8, step.numbers[1] % COLUMNS
-    return f"v{value.number}[{row}, {column}] > v{value.number}[{7 - row}, {COLUMNS - 1 - column}]"
+    one, other = f"v{value.number}[{row}, {column}]", f"v{value.number}[{7 - row}, {COLUMNS - 1 - column}]"
+    return f"jnp.sin(({one} - {other}).astype(jnp.float32) * 9) > 0" if sizes.is_mixed else f"{one} > {other}"
 
 
 def _stack(step: Step, value: Variable) -> str:
@@ -299,7 +315,7 @@ def _render_map(step: Step, sizes: Sizes) -> list[str]:
 
 def _render_while(step: Step, sizes: Sizes) -> list[str]:
     (block,), name, (x,) = step.blocks, _function(step), step.inputs
-    count = ["2", "3", f"1 + ({_predicate(step, x)}).astype(jnp.int32)"][step.numbers[1] % 3]
+    count = ["2", "3", f"1 + ({_predicate(step, x, sizes)}).astype(jnp.int32)"][step.numbers[1] % 3]
     parameter, result = block.parameters[0].number, block.results[0].number
     before = f"v{parameter}, before = carry"
     lines = _define(name, block, sizes, f"v{result}, before + total", "_, carry")
@@ -319,7 +335,7 @@ def _render_cond(step: Step, sizes: Sizes) -> list[str]:
         lines += _define(_function(step, position), block, sizes, f"v{block.results[0].number}, total")
     x, y = (f"v{value.number}" for value in step.inputs)
     c, other = _constant(step), _constant(step, 0.11)
-    choice = f"{_predicate(step, step.inputs[0])}, {_function(step, 0)}, {_function(step, 1)}"
+    choice = f"{_predicate(step, step.inputs[0], sizes)}, {_function(step, 0)}, {_function(step, 1)}"
     return [
         *lines,
         f"{_name(step.outputs)}, totals = jax.lax.cond({choice}, {x} * {c}, {y} * {other})",
@@ -342,7 +358,7 @@ def _render_call(step: Step, sizes: Sizes) -> list[str]:
 def _render_gradient(step: Step, sizes: Sizes) -> list[str]:
     (block,), name = step.blocks, _function(step)
     result = "".join(f"v{value.number}, " for value in block.results)
-    function = f"jax.checkpoint({name})" if step.mode == "checkpoint" else name
+    function = POLICIES[step.mode].format(name)
     gradient, *beside = step.outputs
     auxiliary = f"({''.join(f'v{value.number}, ' for value in beside)})"
     return [
@@ -351,6 +367,56 @@ def _render_gradient(step: Step, sizes: Sizes) -> list[str]:
         if beside
         else f"(value, _), v{gradient.number} = jax.value_and_grad({function}, has_aux=True)({_name(step.inputs)})",
         "total = total + value * 1e-2",
+    ]
+
+
+def _render_layer(step: Step) -> list[str]:
+    kernel, mode = step.mode.split(":")
+    x, after = f"v{step.inputs[0].number}", step.outputs[0].number
+    return [
+        f'v{after}, sums{after} = layer(plain, {kernel}_kernel, {kernel}_formula, {x}, "{mode}")',
+        f"total = total + sums{after}.sum() * {0.01 + after % 7 * 0.003:.3f}",
+    ]
+
+
+def _render_descent(step: Step, sizes: Sizes) -> list[str]:
+    """A loop that is differentiated by the state that it begins with."""
+    (block,), name, (x, y) = step.blocks, _function(step), step.inputs
+    gradient, last = (f"v{value.number}" for value in step.outputs)
+    rows, outer = f"rows_{step.outputs[0].number}", f"descend_{step.outputs[0].number}"
+    words = ["", "", ", reverse=True", ", unroll=2"][step.numbers[0] % 4]
+    return [
+        *_define(name, block, sizes, f"v{block.results[0].number}, total"),
+        f"{rows} = {_stack(step, y)}",
+        f"def {outer}(start):",
+        f"    last, totals = jax.lax.scan({POLICIES[step.mode].format(name)}, start, {rows}{words})",
+        "    return totals.sum() * 1e-2 + jnp.sin(last.astype(jnp.float32)).sum() * 0.1, last",
+        f"(value, {last}), {gradient} = jax.value_and_grad({outer}, has_aux=True)(v{x.number})",
+        "total = total + value * 1e-2",
+    ]
+
+
+def _render_ref_loop(step: Step, sizes: Sizes) -> list[str]:
+    """A Ref that each iteration of a loop has overwritten and reads; with `plain` the loop's state."""
+    (block,), name, (x, y) = step.blocks, _function(step), step.inputs
+    before, after, _ = (f"v{value.number}" for value in block.parameters)
+    held, stacked = (f"v{value.number}" for value in step.outputs)
+    lines = _define(name, block, sizes, f"state, (v{block.results[0].number}, total + sums.sum() * 1e-2)")
+    c, other = _constant(step), _constant(step, 0.11)
+    state = f"state_{step.outputs[0].number}"
+    kernel = step.mode
+    return [
+        f"{state} = v{x.number} * {c}",
+        f"{state} = {state} if plain else jax.new_ref({state})",
+        f"def {name}(state, v{block.parameters[2].number}):",
+        f"    {before}, sums, {after}, state = rewrite(",
+        f"        plain, {kernel}_kernel, {kernel}_formula, state if plain else {state}",
+        "    )",
+        f"    {before}, {after} = {before} * {c}, {after} * {other}",
+        *lines[1:],
+        f"last, (stacked, totals) = jax.lax.scan({name}, {state} if plain else None, {_stack(step, y)})",
+        f"{held} = last if plain else jax.freeze({state})",
+        f"{stacked}, total = stacked.mean(0), total + totals.sum()",
     ]
 
 

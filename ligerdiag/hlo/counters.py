@@ -4,7 +4,8 @@ A counter is an element of the loop's state of which the loop's own operations s
   (1) the first value, in the loop's operand, is a constant;
   (2) the step, which the body's result adds to it, is a positive constant;
   (3) the last value is the largest for which the condition still holds, which compares it with a constant.
-Each may stand in fusions, behind copies and barriers, and in sums with constants; anything else is no counter.
+Each may stand in fusions, behind copies and barriers, and in sums and differences with constants; anything else is no
+counter.
 
 XLA puts the body of a loop that runs once in the place of the loop. What a loop that surely runs makes anew in each
 iteration does not depend on what it was before.
@@ -27,10 +28,12 @@ _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 @dataclass(frozen=True, slots=True)
 class CounterOffset:
-    """An element of the loop's state plus a constant, or the constant alone."""
+    """An element of the loop's state plus a constant, that constant less the element, or the constant alone."""
 
     element: int | None
     offset: int
+    is_less: bool = False
+    """The element is taken from the constant: a loop that goes backwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,7 @@ def find_counter(module: HloModule, loop: HloInstruction, element: int) -> Count
     bound = _find_bound(module, condition.root, element)
     if begin is None or begin.element is not None or after is None or bound is None:
         return None
-    if after.element != element or after.offset <= 0 or bound < begin.offset:
+    if after.element != element or after.is_less or after.offset <= 0 or bound < begin.offset:
         return None
     count = (bound - begin.offset) // after.offset
     return Counter(first=begin.offset, step=after.offset, last=begin.offset + count * after.offset)
@@ -88,6 +91,9 @@ def find_linear(
                 return _read_integer(value.proto.literal)
             case "add" if sums:
                 return _add(*[find_linear(module, operand, fusions, (), sums - 1) for operand in value.operands])
+            case "subtract" if sums:
+                one, other = [find_linear(module, operand, fusions, (), sums - 1) for operand in value.operands]
+                return _add(one, _turn(other))
             case _:
                 return None
 
@@ -109,7 +115,7 @@ def _find_bound(module: HloModule, predicate: HloInstruction, element: int) -> i
         return None
     if one.element is None:
         one, other, direction = other, one, _MIRRORED.get(direction, "")
-    if one.element != element or other.element is not None or direction not in ("LT", "LE"):
+    if one.element != element or one.is_less or other.element is not None or direction not in ("LT", "LE"):
         return None
     return other.offset - one.offset - (direction == "LT")
 
@@ -117,7 +123,13 @@ def _find_bound(module: HloModule, predicate: HloInstruction, element: int) -> i
 def _add(one: CounterOffset | None, other: CounterOffset | None) -> CounterOffset | None:
     if one is None or other is None or (one.element is not None and other.element is not None):
         return None
-    return CounterOffset(other.element if one.element is None else one.element, one.offset + other.offset)
+    varying = other if one.element is None else one
+    return CounterOffset(varying.element, one.offset + other.offset, varying.is_less)
+
+
+def _turn(one: CounterOffset | None) -> CounterOffset | None:
+    """Returns the value with the opposite sign."""
+    return one and CounterOffset(one.element, -one.offset, one.element is not None and not one.is_less)
 
 
 def _read_integer(literal: LiteralProto) -> CounterOffset | None:

@@ -43,6 +43,7 @@ _INSTALLED = (
     "/jax/_src/",
     "/jax/experimental/",
     "/jax_triton/triton_lib.py",
+    "/ligerdiag/in_place.py",
 )
 
 

@@ -2,7 +2,8 @@
 make alike.
 
 Examples are whole case files, each a test and a piece of documentation. They share one kernel: it returns each row's sum and
-doubles the row in place.
+doubles the row in place. They run with every generation of jax-triton: undeclared by `triton_call` with `out_shape`, which
+all of them take, declared by `call_in_place`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -144,7 +145,7 @@ def check_nothing(context: Context) -> Iterable[Finding]:
     return ()
 
 
-KERNEL = """\
+_IMPORTS = """\
 import jax
 import jax.numpy as jnp
 import jax_triton as jt
@@ -152,8 +153,13 @@ import triton
 import triton.language as tl
 
 from ligerdiag import Arg, Case
+"""
 
+_CALL_IN_PLACE = """\
+from ligerdiag.in_place import call_in_place
+"""
 
+_HIDDEN_CALL = """\
 @triton.jit
 def double_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
@@ -170,29 +176,38 @@ def sum_and_double(x):
 
 """
 
-ALIASED_CALL = """\
+_DECLARED_CALL = """\
 @triton.jit
-def aliased_kernel(x_ptr, out_ptr, sum_ptr, COLUMNS: tl.constexpr):
+def aliased_kernel(x_ptr, sum_ptr, declared_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
     at = row * COLUMNS + tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + at)
     tl.store(sum_ptr + row, tl.sum(x))
-    tl.store(out_ptr + at, 2 * x)
+    tl.store(x_ptr + at, 2 * x)  # `declared_ptr` is for `call_in_place`
 
 
 def sum_and_double_declared(x):
-    outputs = (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(x.shape[:1], x.dtype))
-    return jt.triton_call(
-        x, kernel=aliased_kernel, out_shape=outputs, input_output_aliases={0: 0}, grid=x.shape[:1], COLUMNS=x.shape[1]
+    sums = jax.ShapeDtypeStruct(x.shape[:1], x.dtype)
+    sums, doubled = call_in_place(
+        x, written=0, kernel=aliased_kernel, outputs=(sums,), grid=x.shape[:1], COLUMNS=x.shape[1]
     )
+    return doubled, sums
 
 
 """
 
+KERNEL = f"{_IMPORTS}\n\n{_HIDDEN_CALL}"
+"""How an example begins that hides a write."""
+
 
 def make_example(*, about: str, code: str, declared: bool = False, target: str = "h100") -> Example:
-    """Returns an example that calls the shared kernel. declared: also one that declares what it overwrites."""
-    return Example(about=about, code=KERNEL + (ALIASED_CALL if declared else "") + code, target=target)
+    """Returns an example that calls the shared kernel, and runs with every generation of jax-triton.
+
+    declared: one that declares what it overwrites. It gets the shared kernel that hides its write only if it calls that.
+    """
+    imports = _IMPORTS + (_CALL_IN_PLACE if declared or "call_in_place(" in code else "")
+    hidden = _HIDDEN_CALL if not declared or "sum_and_double(" in code else ""
+    return Example(about=about, code=f"{imports}\n\n{hidden}{_DECLARED_CALL if declared else ''}{code}", target=target)
 
 
 ALIASED = make_example(

@@ -27,9 +27,15 @@ body {{
   i = s32[] get-tuple-element(state), index=0
   h = f32[8,4] get-tuple-element(state), index=1
   other = s32[] get-tuple-element(state), index=2
+  top = s32[] constant(6)
+  back = s32[] subtract(top, i)
+  far = s32[] constant(7)
+  beyond = s32[] subtract(far, i)
+  lower = s32[] subtract(i, top)
   sums = f32[4] fusion(h, {start}), kind=kCustom, calls=part
   risen = s32[] fusion(i), kind=kLoop, calls=rise
   doubled = s32[] add(i, i)
+  sunk = s32[] subtract(top, risen)
   ROOT next = (s32[], f32[8,4], s32[]) tuple({next}, h, other)
 }}
 condition {{
@@ -74,6 +80,8 @@ def ask(config: object = None, **changed: object) -> bool:
         {"size": 1, "step": 1, "first": 3},
         {"bound": 6, "direction": "LE"},
         {"compared": "most, ci", "direction": "GT"},
+        {"start": "back"},  # from the last to the first, as in a reversed scan
+        {"start": "lower", "first": 6, "bound": 14},
     ],
 )
 def test_slices_of_a_step_each_are_apart(changed: dict[str, object]) -> None:
@@ -93,6 +101,10 @@ def test_slices_of_a_step_each_are_apart(changed: dict[str, object]) -> None:
         {"start": "other"},  # not the loop's counter
         {"starts": "zero, start"},  # along a dimension of 4, of which a slice takes 4
         {"starts": "start, start"},
+        {"start": "beyond"},  # its first slice ends behind the array
+        {"start": "back", "first": 2, "bound": 10},  # its last one would begin before it
+        {"start": "lower"},
+        {"next": "sunk"},
         {"begin": "given"},  # where it begins is not known
         {"next": "doubled"},
         {"next": "other"},

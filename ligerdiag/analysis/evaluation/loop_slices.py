@@ -2,7 +2,8 @@
 
 XLA lets a kernel work on a slice of a larger array in place, by a fusion of the call with `dynamic-slice`. The slices of a
 loop are apart where
-  (1) the start in one dimension is a counter of the loop plus a constant, and all others are constants;
+  (1) the start in one dimension is a counter of the loop plus a constant, or a constant less the counter where the loop
+      goes backwards, and all others are constants;
   (2) a slice is no longer there than the counter's step;
   (3) the last one ends within the array, so that none is moved to fit.
 See `hlo.counters` for what a counter is.
@@ -11,11 +12,11 @@ See `hlo.counters` for what a counter is.
 from collections.abc import Sequence
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.memory import ActualWrite, Places
 from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.hlo.counters import find_counter, find_linear
-from ligerdiag.hlo.dataflow import look_through
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.dataflow import look_through, search
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
@@ -40,8 +41,19 @@ def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
     if given is None or counter is None:
         return False
     size, length = value.proto.dynamic_slice_sizes[axis], value.operands[0].shape.dimensions[axis]
-    first, last = counter.first + given.offset, counter.last + given.offset
-    return 0 < size <= counter.step and first >= 0 and last + size <= length
+    ends = [given.offset + (-count if given.is_less else count) for count in (counter.first, counter.last)]
+    return 0 < size <= counter.step and min(ends) >= 0 and max(ends) + size <= length
+
+
+def is_made_outside(module: HloModule, places: Places, write: ActualWrite, number: int) -> bool:
+    """Whether the loop around the call makes nothing anew in this slice of the memory: what an earlier iteration wrote there
+    lies in slices that this one does not take."""
+    body = module.computations[write.frames[-3].instruction.called_computations[0]]
+
+    def list_called(instruction: HloInstruction) -> list[HloInstruction]:
+        return [one for called in instruction.called_computations for one in module.computations[called].instructions]
+
+    return not any(number in places.list_defined(one) for one in search(body.instructions, list_called))
 
 
 def forget_other_slices(

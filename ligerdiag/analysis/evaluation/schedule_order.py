@@ -11,7 +11,8 @@
 (6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
     parameter's memory.
 (7) A slice that is read again after a kernel has overwritten it holds nothing of what it held before: it stands for the
-    overwritten value, and not for the operation that made it.
+    overwritten value, and not for the operation that made it. Where each iteration of a loop overwrites another slice, it
+    holds nothing either of what earlier iterations wrote.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionEvaluator, FusionSummaries, FusionSummary
 from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, QuietOnes, transfer_call, unite
-from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices
+from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices, is_made_outside
 from ligerdiag.analysis.evaluation.memory import (
     Actual,
     ActualWrite,
@@ -86,6 +87,8 @@ class ScheduleEvaluation:
     _started: frozenset[int] = field(init=False)
     """Ids of the instructions where labels or marks start."""
     _quiet: QuietOnes = field(init=False)
+    _apart: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
+    """A write and a slice of the memory to whether each iteration overwrites another part of it, and nothing else does."""
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
     """Computation id to the call path by which it was run last."""
@@ -235,6 +238,8 @@ class ScheduleEvaluation:
     ) -> Labels:
         """Returns the set of a fused instruction, with all that starts there; keeps a tagged operation."""
         is_itself = True
+        if labels and instruction.opcode == "dynamic-slice" and self.memory.raw:
+            labels = self._forget_other_iterations(instruction, scheduled, labels, reads)
         if self.carried:
             started = self._find_starting(instruction, scheduled, reads)
             is_itself = started == self.carried.get(instruction.id, 0)
@@ -266,7 +271,7 @@ class ScheduleEvaluation:
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction, frames)
         parts = self._find_parts(instruction, reads) if self.memory.parts else {}
-        summary = None if parts else self.fusions.find(instruction)
+        summary = None if parts or self._takes_slice_apart(reads) else self.fusions.find(instruction)
         if summary is not None and self._started.isdisjoint(summary.computed):
             self._run_summarized(instruction, summary, reads)
             return
@@ -274,6 +279,27 @@ class ScheduleEvaluation:
         marks = self.marked.get(instruction.id, 0)
         for number, value in self._place_leaves(instruction, leaves):
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
+
+    def _takes_slice_apart(self, reads: tuple[Read, ...]) -> bool:
+        raw = self.memory.raw
+        return bool(raw) and any(write.apart and write.taken for _, place, _ in reads for write in raw.get(place, ()))
+
+    def _forget_other_iterations(
+        self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
+    ) -> Labels:
+        """Returns the set of a dynamic-slice without what kernels wrote in earlier iterations, (7)."""
+        place = find_read_place(self.module, instruction, scheduled, reads)
+        path = self.module.tags.get(instruction.id)
+        for write in self.memory.raw.get(place, ()) if path and place is not None else ():
+            if not write.apart or write.taken != path or place not in write.slices:
+                continue
+            key = (write, place)
+            if key not in self._apart:
+                self._apart[key] = is_made_outside(self.module, self.places, write, place)
+            depth = next((own.loop_depth for own in self.writes[write.call.id] if own.index == write.write), 0)
+            if depth and self._apart[key]:
+                labels &= ~(self.space.fresh(write.write) << depth)
+        return labels
 
     def _find_parts(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> dict[int, Parts]:
         return {

@@ -7,7 +7,7 @@ from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import KERNEL, Example, Party, Reproduction, Rule
+from ligerdiag.rules.rule import Party, Reproduction, Rule, make_example
 from ligerdiag.rules.wording import describe_callers, locate_instruction
 
 _BEFORE_THE_PROGRAM = frozenset({"triton_kernel_call_ffi"})
@@ -153,20 +153,9 @@ TWO = [triton.Config({}, num_warps=2), triton.Config({}, num_warps=4)]
 
 """
 
-_CALL = """\
-def step(x, w):
-    h = x @ w
-    sums = {call}(h)
-    return {{"sums": sums}}
-
-
-CASE = Case(name="{name}", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
-"""
-
-AUTOTUNED = Example(
-    about="Two configurations double the same rows, again and again, before the launch that counts.",
-    code=KERNEL
-    + _CONFIGURATIONS
+AUTOTUNED = make_example(
+    about="Two configurations double the rows of an argument, again and again, before the launch that counts.",
+    code=_CONFIGURATIONS
     + """\
 tuned_kernel = triton.autotune(configs=TWO, key=[])(double_kernel)
 
@@ -176,40 +165,43 @@ def sum_and_double_tuned(x):
     return jt.triton_call(x, kernel=tuned_kernel, out_shape=sums, grid=x.shape[:1], COLUMNS=x.shape[1])
 
 
-"""
-    + _CALL.format(call="sum_and_double_tuned", name="autotuned"),
+def step(x):
+    return {"sums": sum_and_double_tuned(x)}
+
+
+CASE = Case(name="autotuned", function=step, args=(Arg(shape=(8, 32)),))
+""",
 )
 
-AUTOTUNED_DECLARED = Example(
-    about="The same configurations on a declared output: the launcher saves the rows and puts them back.",
-    code=KERNEL
-    + _CONFIGURATIONS
+AUTOTUNED_DONATED = make_example(
+    about="The write is declared, and the launcher looks for the rows in the wrong buffer and puts nothing back.",
+    code=_CONFIGURATIONS
     + """\
 @triton.autotune(configs=TWO, key=[])
 @triton.jit
-def tuned_kernel(x_ptr, out_ptr, sum_ptr, COLUMNS: tl.constexpr):
+def tuned_kernel(x_ptr, sum_ptr, declared_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
     at = row * COLUMNS + tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + at)
     tl.store(sum_ptr + row, tl.sum(x))
-    tl.store(out_ptr + at, 2 * x)
+    tl.store(x_ptr + at, 2 * x)
 
 
-def sum_and_double_tuned(x):
-    outputs = (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(x.shape[:1], x.dtype))
-    return jt.triton_call(
-        x, kernel=tuned_kernel, out_shape=outputs, input_output_aliases={0: 0}, grid=x.shape[:1], COLUMNS=x.shape[1]
-    )[1]
+def step(x):
+    sums = jax.ShapeDtypeStruct(x.shape[:1], x.dtype)
+    sums, doubled = call_in_place(
+        x, written=0, kernel=tuned_kernel, outputs=(sums,), grid=x.shape[:1], COLUMNS=x.shape[1]
+    )
+    return {"sums": sums, "doubled": doubled}
 
 
-"""
-    + _CALL.format(call="sum_and_double_tuned", name="autotuned_declared"),
+CASE = Case(name="autotuned_donated", function=step, args=(Arg(shape=(8, 32), donate=True),))
+""",
 )
 
-AUTOTUNED_ELSEWHERE = Example(
-    about="The same outputs in the other order: the launcher looks for the rows in the wrong one and puts nothing back.",
-    code=KERNEL
-    + _CONFIGURATIONS
+AUTOTUNED_OUT_OF_PLACE = make_example(
+    about="The same configurations, and an output with bytes of its own for the doubled rows.",
+    code=_CONFIGURATIONS
     + """\
 @triton.autotune(configs=TWO, key=[])
 @triton.jit
@@ -221,20 +213,25 @@ def tuned_kernel(x_ptr, sum_ptr, out_ptr, COLUMNS: tl.constexpr):
     tl.store(out_ptr + at, 2 * x)
 
 
-def sum_and_double_tuned(x):
+def step(x):
     outputs = (jax.ShapeDtypeStruct(x.shape[:1], x.dtype), jax.ShapeDtypeStruct(x.shape, x.dtype))
-    return jt.triton_call(
-        x, kernel=tuned_kernel, out_shape=outputs, input_output_aliases={0: 1}, grid=x.shape[:1], COLUMNS=x.shape[1]
-    )[0]
+    sums, doubled = jt.triton_call(x, kernel=tuned_kernel, out_shape=outputs, grid=x.shape[:1], COLUMNS=x.shape[1])
+    return {"sums": sums, "doubled": doubled}
 
 
-"""
-    + _CALL.format(call="sum_and_double_tuned", name="autotuned_elsewhere"),
+CASE = Case(name="autotuned_out_of_place", function=step, args=(Arg(shape=(8, 32)),))
+""",
 )
 
-ONE_CONFIGURATION = Example(
+ONE_CONFIGURATION = make_example(
     about="Nothing is tried where there is one configuration.",
-    code=KERNEL + _CALL.format(call="sum_and_double", name="one_configuration"),
+    code="""\
+def step(x, w):
+    return {"sums": sum_and_double(x @ w)}
+
+
+CASE = Case(name="one_configuration", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
 )
 
 RULE = Rule(
@@ -255,8 +252,9 @@ happens the first time that a process reaches the call, for the winner is rememb
 Declare the write, with an output that has the operand's own number: `input_output_aliases={0: 0}`. The launcher numbers
 operands and outputs together, operands first, and takes a copy of an operand only if the buffer with the number of the
 declared output lies at the operand's address. jax-triton (0.3.1 and 0.4.1) gives it the number among the outputs alone, so
-that `{0: 1}` asks whether operand 0 is operand 1, or the first output, and no copy is made. Or pick the configuration
-beforehand.""",
+that `{0: 1}` asks whether operand 0 is operand 1, or the first output, and no copy is made. A Ref, and what `call_in_place`
+is told of, come behind all outputs: theirs is the operand's own number only if it is operand 0 and the call has no output
+beside. Or let the kernel write to an output with bytes of its own, or pick the configuration beforehand.""",
     limits="""\
 What is read is told from the kernel's Triton IR, for all programs of a grid; where that is not known, the operand counts as
 read. A kernel that overwrites its operand without reading it is left alone: the winner writes it once more. (Elements that
@@ -274,8 +272,8 @@ configuration at run time, and XLA's own autotuner works on buffers of its own."
         "github.com/NVIDIA/TransformerEngine/pull/2814 (aliases that the launcher was not told)",
         "github.com/triton-lang/triton/issues/54, github.com/triton-lang/triton/issues/6547 (the same in PyTorch)",
     ),
-    bad=(AUTOTUNED, AUTOTUNED_ELSEWHERE),
-    good=(AUTOTUNED_DECLARED, ONE_CONFIGURATION),
+    bad=(AUTOTUNED, AUTOTUNED_DONATED),
+    good=(AUTOTUNED_OUT_OF_PLACE, ONE_CONFIGURATION),
     check=check,
     reproduced=tuple(
         Reproduction(

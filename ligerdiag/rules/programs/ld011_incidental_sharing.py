@@ -9,8 +9,6 @@ from ligerdiag.effects.access import CallEffects, Neighbours
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
 from ligerdiag.rules.rule import (
-    KERNEL,
-    Example,
     Measured,
     Party,
     Reproduction,
@@ -150,17 +148,14 @@ SCALED_IN_PLACE = make_example(
     about="Input and output share bytes, and each program reads what it overwrites, and only that.",
     code="""\
 @triton.jit
-def scale_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+def scale_kernel(x_ptr, declared_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + at)
-    tl.store(out_ptr + at, x / tl.sum(x * x))
+    tl.store(x_ptr + at, x / tl.sum(x * x))
 
 
 def step(x):
-    rows, columns = x.shape
-    scaled = jt.triton_call(
-        x + 1, kernel=scale_kernel, out_shape=x, input_output_aliases={0: 0}, grid=(rows,), COLUMNS=columns
-    )
+    (scaled,) = call_in_place(x + 1, written=0, kernel=scale_kernel, outputs=(), grid=x.shape[:1], COLUMNS=x.shape[1])
     return {"scaled": scaled}
 
 
@@ -168,7 +163,31 @@ CASE = Case(name="scaled_in_place", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-_REVERSAL = """\
+REVERSED_IN_PLACE = make_example(
+    about="Rows in reverse, in place: the last rows are read when the first ones stand in them already.",
+    code="""\
+@triton.jit
+def reverse_kernel(x_ptr, declared_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, COLUMNS)
+    tl.store(x_ptr + row * COLUMNS + column, tl.load(x_ptr + (ROWS - 1 - row) * COLUMNS + column))
+
+
+def step(x):
+    rows, columns = x.shape
+    (backwards,) = call_in_place(
+        x + 1, written=0, kernel=reverse_kernel, outputs=(), grid=(rows,), ROWS=rows, COLUMNS=columns
+    )
+    return {"reversed": backwards}
+
+
+CASE = Case(name="reversed_in_place", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+REVERSED_OUT_OF_PLACE = make_example(
+    about="The same with bytes of its own for the output.",
+    code="""\
 @triton.jit
 def reverse_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
@@ -176,33 +195,10 @@ def reverse_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     tl.store(out_ptr + row * COLUMNS + column, tl.load(x_ptr + (ROWS - 1 - row) * COLUMNS + column))
 
 
-def reverse(x, **aliases):
+def step(x):
     rows, columns = x.shape
-    return jt.triton_call(x, kernel=reverse_kernel, out_shape=x, grid=(rows,), ROWS=rows, COLUMNS=columns, **aliases)
-
-
-"""
-
-REVERSED_IN_PLACE = Example(
-    about="Rows in reverse, in place: the last rows are read when the first ones stand in them already.",
-    code=KERNEL
-    + _REVERSAL
-    + """\
-def step(x):
-    return {"reversed": reverse(x + 1, input_output_aliases={0: 0})}
-
-
-CASE = Case(name="reversed_in_place", function=step, args=(Arg(shape=(8, 32)),))
-""",
-)
-
-REVERSED_OUT_OF_PLACE = Example(
-    about="The same kernel with bytes of its own for the output.",
-    code=KERNEL
-    + _REVERSAL
-    + """\
-def step(x):
-    return {"reversed": reverse(x + 1)}
+    backwards = jt.triton_call(x + 1, kernel=reverse_kernel, out_shape=x, grid=(rows,), ROWS=rows, COLUMNS=columns)
+    return {"reversed": backwards}
 
 
 CASE = Case(name="reversed_out_of_place", function=step, args=(Arg(shape=(8, 32)),))

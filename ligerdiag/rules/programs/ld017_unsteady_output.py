@@ -35,20 +35,14 @@ RACING_ROWS = make_example(
     about="Thousands of programs add to one number by an atomic; the order of the additions is another one in each run.",
     code="""\
 @triton.jit
-def total_kernel(x_ptr, zero_ptr, total_ptr, COLUMNS: tl.constexpr):
+def total_kernel(x_ptr, total_ptr, declared_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     tl.atomic_add(total_ptr, tl.sum(tl.load(x_ptr + at)))
 
 
 def step(x):
-    total = jt.triton_call(
-        x,
-        jnp.zeros(()),
-        kernel=total_kernel,
-        out_shape=jax.ShapeDtypeStruct((), x.dtype),
-        input_output_aliases={1: 0},
-        grid=x.shape[:1],
-        COLUMNS=x.shape[1],
+    (total,) = call_in_place(
+        x, jnp.zeros(()), written=1, kernel=total_kernel, outputs=(), grid=x.shape[:1], COLUMNS=x.shape[1]
     )
     return {"total": total}
 

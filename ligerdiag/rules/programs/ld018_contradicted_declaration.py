@@ -7,7 +7,7 @@ from ligerdiag.effects.access import Access
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import ShapeIndex, render_index
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED_CALL, KERNEL, Example, Party, Rule, make_example
+from ligerdiag.rules.rule import Party, Rule, make_example
 
 _WORDS = {
     Access.NONE: "neither read nor written",
@@ -87,13 +87,12 @@ CASE = Case(name="read_only", function=step, args=(Arg(shape=(8, 32)),), effects
 """,
 )
 
-RIGHTLY_DECLARED = Example(
-    about="What is declared is what the kernel does: it reads its operand, and the alias is XLA's own affair.",
-    code=KERNEL
-    + ALIASED_CALL
-    + _STEP
+RIGHTLY_DECLARED = make_example(
+    about="What is declared is what the kernel does: it overwrites operand 0, and XLA knows of it.",
+    declared=True,
+    code=_STEP
     + """\
-CASE = Case(name="as_declared", function=step, args=(Arg(shape=(8, 32)),), effects={"aliased_kernel": {"writes": []}})
+CASE = Case(name="as_declared", function=step, args=(Arg(shape=(8, 32)),), effects={"aliased_kernel": {"writes": [0]}})
 """,
 )
 

@@ -5,16 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import (
-    ALIASED_CALL,
-    KERNEL,
-    Example,
-    Reproduction,
-    Rule,
-    make_example,
-    report_read,
-    report_write,
-)
+from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_read, report_write
 from ligerdiag.rules.wording import begin_sentence, describe_remedy
 
 
@@ -103,14 +94,15 @@ def step(x):
 CASE = Case(name="{name}", function=step, args=(Arg(shape=(8, 32)),))
 """
 
-SAVED_RESIDUAL = Example(
+SAVED_RESIDUAL = make_example(
     about="The derivative of tanh is computed from its result, which autodiff saved and the kernel has doubled since.",
-    code=KERNEL + _DERIVATIVE.format(sums="sum_and_double(x)", name="saved"),
+    code=_DERIVATIVE.format(sums="sum_and_double(x)", name="saved"),
 )
 
-COPIED_RESIDUAL = Example(
+COPIED_RESIDUAL = make_example(
     about="With the write declared, XLA keeps the result of tanh for the derivative.",
-    code=KERNEL + ALIASED_CALL + _DERIVATIVE.format(sums="sum_and_double_declared(x)[1]", name="saved_copy"),
+    declared=True,
+    code=_DERIVATIVE.format(sums="sum_and_double_declared(x)[1]", name="saved_copy"),
 )
 
 RULE = Rule(

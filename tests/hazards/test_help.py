@@ -1,0 +1,102 @@
+"""What a finding's `help:` says is code that runs: applied to the program it makes every output right, in both generations.
+
+A step that a reader takes: the call becomes the one that the help shows, with the arguments that it leaves out, and the
+kernel gets the spare pointers that it asks for.
+"""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.documents import ROOT, parse_blocks
+
+_CODE = re.compile(r"`([^`]*call_in_place\([^`]*)`")
+_IMPORT = re.compile(r"`(from ligerdiag\.in_place import call_in_place)`")
+README = next(block.text for block in parse_blocks(ROOT / "README.md") if block.file_name == "mine.py")
+OPTIMIZER = '''\
+import jax
+import jax.numpy as jnp
+import jax_triton
+import triton
+import triton.language as tl
+from ligerdiag import Arg, Case
+
+
+@triton.jit
+def momentum_kernel(p_ptr, g_ptr, m_ptr, norm_ptr, RATE: tl.constexpr, N: tl.constexpr):
+    """Overwrites the parameters and the momentum."""
+    at = tl.arange(0, N)
+    g = tl.load(g_ptr + at)
+    m = 0.9 * tl.load(m_ptr + at) + g
+    tl.store(norm_ptr, tl.sum(g * g))
+    tl.store(m_ptr + at, m)
+    tl.store(p_ptr + at, tl.load(p_ptr + at) - RATE * m)
+
+
+def step(x, w):
+    p, g, m = jnp.tanh(x), jnp.cos(x) * w, x * w
+    norm = jax_triton.triton_call(
+        p, g, m, kernel=momentum_kernel, out_shape=jax.ShapeDtypeStruct((), "float32"), grid=(1,), RATE=0.1, N=128
+    )
+    return {"norm": norm, "p": p * 2.0, "m": m + 1.0}
+
+
+CASE = Case(name="optimizer", function=step, args=(Arg(shape=(128,)), Arg(shape=(128,))))
+'''
+PROGRAMS = {"mine": (README, 1), "optimizer": (OPTIMIZER, 2)}
+"""Name of a case to its file, and how many operands its kernel overwrites."""
+
+
+def apply_help(source: str, text: str, written: int) -> str:
+    """The program with the call that the help shows."""
+    (shown,), (imported,) = _CODE.findall(text), _IMPORT.findall(text)
+    tree = ast.parse(source)
+    statement, call = next(
+        (one, one.value)
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Assign)
+        and isinstance(one.value, ast.Call)
+        and ast.unparse(one.value.func).endswith("triton_call")
+    )
+    kept = [one for one in call.keywords if one.arg not in ("out_shape", "out_type")]
+    rest = ", ".join(f"{one.arg}={ast.unparse(one.value)}" for one in kept)
+    lines = source.splitlines()
+    lines[statement.lineno - 1 : statement.end_lineno] = [f"    {shown.replace('…', rest)}"]
+    spare = "".join(f", spare_{number}_ptr" for number in range(written))
+    cured = re.sub(r"(, \w+: tl\.constexpr)", rf"{spare}\1", "\n".join(lines), count=1)
+    return cured.replace("from ligerdiag import", f"{imported}\nfrom ligerdiag import", 1)
+
+
+def check(folder: Path, python: Path) -> dict[str, Any]:
+    words = ["check", *sorted(map(str, folder.glob("*.py"))), "--format", "json", "--cache-dir", str(folder / "cache")]
+    run = [python, "-P", "-m", "ligerdiag", *words]
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+    assert done.stdout, done.stderr
+    return {case["id"]: case for case in json.loads(done.stdout)["cases"]}
+
+
+@pytest.mark.xfail(strict=True, reason="the help shows a Ref or an alias, and `call_in_place` takes one operand")
+@pytest.mark.parametrize("generation", ["newest", "pinned"])
+def test_the_help_applied_makes_every_output_right(
+    generation: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    python = request.getfixturevalue("plain_python") if generation == "newest" else Path(sys.executable)
+    for name, (source, _) in PROGRAMS.items():
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+    for name, case in check(tmp_path, python).items():
+        source, written = PROGRAMS[name]
+        assert {"stale", "latent", "clobbered"} & set(case["outputs"].values())
+        texts = {finding["help"] for finding in case["findings"] if _CODE.search(finding["help"])}
+        assert len(texts) == 1, "one cure, and the same in each finding"
+        (tmp_path / f"{name}.py").write_text(apply_help(source, texts.pop(), written), encoding="utf-8")
+    cured = check(tmp_path, python)
+    assert {name: set(case["outputs"].values()) for name, case in cured.items()} == {
+        name: {"fresh"} for name in PROGRAMS
+    }
+    assert {name: case["status"] for name, case in cured.items()} == dict.fromkeys(PROGRAMS, "nothing to check")

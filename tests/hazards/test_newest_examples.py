@@ -1,0 +1,104 @@
+"""The examples that `ligerdiag explain` and the pages show are judged alike with what a plain installation gets.
+
+All are checked at once, as files of a reader's; the reports' reproducers, which are printed too, beside them.
+"""
+
+import json
+import subprocess
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ligerdiag.rules.registry import RULES
+from ligerdiag.rules.rule import Example, Rule
+from tests.hazards.conftest import Judge
+from tools.documents import ROOT
+
+EXAMPLES = [
+    pytest.param(rule, example, id=f"{rule.id}-{kind}-{number}")
+    for rule in RULES
+    for kind, examples in (("bad", rule.bad), ("good", rule.good))
+    for number, example in enumerate(examples)
+]
+REPORTS = {
+    path.stem: path
+    for path in sorted((ROOT / "docs" / "reports").glob("*.py"))
+    if "CASE" in path.read_text(encoding="utf-8")
+}
+EXPECTED = {
+    "workspace": {"first": "fresh", "second": "clobbered"},
+    "workspace_mended": {"first": "fresh", "second": "fresh"},
+    "add_eight": {"output": "fresh"},
+    "add_all": {"output": "fresh"},
+    "stacked": {"doubled": "stale"},
+    "halves": {"doubled": "stale"},
+}
+"""Of the reports' reproducers, as tests/docs/test_written_reports.py has them of the versions that are pinned here."""
+
+DIFFERENT: Mapping[str, tuple[Mapping[str, str], set[str], str]] = {}
+"""Name of a case to its verdicts and rules with the newest versions, and why they are others; none is."""
+
+type Reports = Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def newest(plain_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    """File name to what a plain installation says of the file."""
+    files: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for parameters in EXAMPLES:
+        _, example = parameters.values
+        files[example.target].setdefault(example.code, f"{parameters.id.replace('-', '_').lower()}.py")
+    cache, found = tmp_path_factory.mktemp("cache"), dict[str, Any]()
+    for target, codes in files.items():
+        folder = tmp_path_factory.mktemp(target)
+        for code, name in codes.items():
+            (folder / name).write_text(code, encoding="utf-8")
+        reports = [str(path) for path in REPORTS.values()] if target == "h100" else []
+        cases = check([str(folder / name) for name in codes.values()] + reports, target, plain_python, cache)
+        found |= dict(zip([(target, code) for code in codes], cases, strict=False))
+        found |= {case["id"]: case for case in cases[len(codes) :]}
+    return found
+
+
+def check(selectors: list[str], target: str, python: Path, cache: Path) -> list[Any]:
+    words = ["check", *selectors, "--target", target, "--cache-dir", str(cache), "--format", "json"]
+    done = subprocess.run(
+        [python.with_name("ligerdiag"), *words], cwd=cache, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)["cases"]
+
+
+@pytest.mark.parametrize(("rule", "example"), EXAMPLES)
+def test_an_example_gets_the_verdicts_and_rules_of_the_pinned_versions(
+    rule: Rule, example: Example, newest: Reports, judge: Judge
+) -> None:
+    report, pinned = newest[example.target, example.code], judge(example)
+    assert report["error"] == ""
+    assert report["disagreements"] == []
+    outputs, rules, _ = DIFFERENT.get(
+        pinned.id,
+        (
+            {name: verdict.value for name, verdict in pinned.outputs.items()},
+            {finding.rule for finding in pinned.findings} - {"LD015"},  # which takes a baseline
+            "",
+        ),
+    )
+    assert report["outputs"] == outputs
+    assert {one for finding in report["findings"] for one in finding["rules"]} == rules
+    assert pinned.replay is not None
+    assert report["replay"]["state"] == pinned.replay.state.value
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_reports_reproducer_shows_what_the_report_says(name: str, newest: Reports) -> None:
+    assert newest[name]["error"] == ""
+    assert newest[name]["outputs"] == EXPECTED[name]
+
+
+def test_what_differs_is_among_the_examples() -> None:
+    codes = [example.code for rule in RULES for example in (*rule.bad, *rule.good)]
+    assert all(any(f'name="{name}"' in code for code in codes) for name in DIFFERENT)
