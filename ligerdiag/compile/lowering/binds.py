@@ -14,6 +14,7 @@ from jax.extend import source_info_util
 
 from ligerdiag.artifacts.artifact import ANY_OPERAND, LoneCall
 from ligerdiag.compile.lowering.call_forms import RuleCall, find_rule_calls, get_type, watch_rules
+from ligerdiag.compile.lowering.call_names import read_call_name
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
@@ -48,6 +49,14 @@ class TracedCall:
     operand_used_later: bool
     alone: LoneCall | None = None
     """The custom call that XLA would get, if its outputs are not used; None also if it could not be made."""
+    name: str = ""
+    """Its name in the trace, see `call_names`; empty where it has none."""
+
+    def is_same(self, other: "TracedCall") -> bool:
+        """Returns whether it is the same call of the user's code: by their names, or by their kernel and lines."""
+        if self.name and other.name:
+            return self.name == other.name
+        return (self.kernel, self.lines) == (other.kernel, other.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,6 +105,7 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
                 traced=False,
                 outputs_used=False,
                 operand_used_later=True,
+                name=read_call_name(source_info.name_stack),
             )
             binds.append(
                 Bind(
