@@ -24,7 +24,7 @@ from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers, i
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet, compute_intended
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, count_loops, iterate_kernel_calls, tag_path_of
-from ligerdiag.artifacts.call_records import RefStore
+from ligerdiag.artifacts.call_records import MovedRef, RefMove, RefStore
 from ligerdiag.effects.access import Access, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
@@ -54,6 +54,21 @@ class LostRef:
     outputs: tuple[str, ...]
     reader: HloInstruction | None
     """The first operation of the program as written that is wrong; None where only outputs are."""
+
+    def find_moves(self, moves: Sequence[MovedRef]) -> tuple[MovedRef, ...]:
+        """Returns those of the moves that are of this call or store."""
+        return tuple(move for move in moves if self._is_of(move))
+
+    def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
+        """Returns whether JAX has dropped the call where it runs the function around it again, and not moved a read."""
+        kinds = {move.kind for move in self.find_moves(moves)}
+        return kinds == {RefMove.DROPPED} or (not kinds and self.is_missing)
+
+    def _is_of(self, move: MovedRef) -> bool:
+        if self.kernel:
+            return bool(self.call) and move.call == self.call
+        places = [(line.file, line.line) for line in (self.source, move.write) if line is not None]
+        return not move.call and len(places) == 2 and places[0] == places[1]
 
 
 def find_lost_refs(
@@ -154,8 +169,8 @@ class _Side:
         found = self._evaluate({})
         if not stores:
             return found
-        names = {one.tag: one.name for one in stores}
-        return self._evaluate({path: self.space.mark(names[path[-1]]) for path in found.tagged if path[-1] in names})
+        places = {path[:-1] for path in found.tagged}
+        return self._evaluate({(*place, one.tag): self.space.mark(one.name) for one in stores for place in places})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
         """Returns for each output what the operations that it depends on are wrong about."""

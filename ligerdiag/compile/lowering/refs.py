@@ -3,7 +3,7 @@
 To JAX's transformations a function is a list of equations, each of which needs its operands and nothing else. A Ref is not
 like that: a read needs every write before it. Where JAX takes a function apart, it may separate them:
   1. Of the body of a scan that it differentiates, it takes out whatever needs no iteration: a Ref of a constant is made
-     once, before the loop, and so is a read of it, while the kernel call, or the store, that comes between stays in the loop.
+     once, before the loop, and so is a read of it, while the kernel call or the store that comes between stays in the loop.
   2. Of the body of `jax.checkpoint` it computes again what the backward pass needs. A call with an effect is not made again;
      the Ref is made anew, and read as it was before the call.
 What XLA gets is then another program than the author's. Both are found where JAX decides them (`watch_refs`).
@@ -30,7 +30,7 @@ from ligerdiag.artifacts.call_records import MovedRef, RefMove, RefStore
 from ligerdiag.compile.lowering.binds import compute_kernel_name, read_traceback
 from ligerdiag.compile.lowering.call_forms import get_type
 from ligerdiag.compile.lowering.call_names import compute_call_name, read_call_name
-from ligerdiag.compile.lowering.recomputed import SNAPSHOT, read_form, wrapped
+from ligerdiag.compile.lowering.recomputed import STORED, read_form, wrapped
 from ligerdiag.compile.lowering.tags import iterate_lines, read_name, read_tag, strip_tag, walk_operations
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
@@ -105,7 +105,7 @@ def _marking(bind: Callable[..., Any]) -> Callable[..., Any]:
             return bind(reference, value, *args, **params)
         library: Any = jax
         with library.named_scope(compute_call_name()):
-            return bind(reference, SNAPSHOT.bind(value), *args, **params)
+            return bind(reference, STORED.bind(value), *args, **params)
 
     return bound
 
@@ -116,7 +116,7 @@ def find_stores(module: Any) -> tuple[RefStore, ...]:
     for operation in walk_operations(module.operation):
         name = read_name(operation.location) or ""
         call, last = read_call_name(name), strip_tag(name).rpartition("/")[2]
-        if not call or last != SNAPSHOT.name:
+        if not call or last != STORED.name:
             continue
         lines = [place for place in iterate_lines(operation.location) if is_project_file(place[0])]
         source = SourceLine(file=lines[0][0], line=lines[0][1]) if lines else None
