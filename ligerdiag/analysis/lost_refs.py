@@ -17,7 +17,7 @@ Not seen: a Ref whose reads and writes JAX has parted before they are in a funct
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers, is_same_operation
@@ -57,18 +57,12 @@ class LostRef:
 
     def find_moves(self, moves: Sequence[MovedRef]) -> tuple[MovedRef, ...]:
         """Returns those of the moves that are of this call or store."""
-        return tuple(move for move in moves if self._is_of(move))
+        return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
         """Returns whether JAX has dropped the call where it runs the function around it again, and not moved a read."""
         kinds = {move.kind for move in self.find_moves(moves)}
         return kinds == {RefMove.DROPPED} or (not kinds and self.is_missing)
-
-    def _is_of(self, move: MovedRef) -> bool:
-        if self.kernel:
-            return bool(self.call) and move.call == self.call
-        places = [(line.file, line.line) for line in (self.source, move.write) if line is not None]
-        return not move.call and len(places) == 2 and places[0] == places[1]
 
 
 def find_lost_refs(
@@ -79,12 +73,12 @@ def find_lost_refs(
     *,
     call_names: Mapping[int, str],
     stores: Sequence[RefStore] = (),
-    shared: Collection[SourceLine] = (),
+    moves: Sequence[MovedRef] = (),
 ) -> tuple[LostRef, ...]:
     """Returns each call and store of which something is lost.
 
-    call_names: tag of a kernel's custom call to its name in the trace. shared: the lines of stores into Refs that iterations
-    share.
+    call_names: tag of a kernel's custom call to its name in the trace. stores: those that the worker has marked. moves: what
+    the trace knows of what JAX did to Refs.
     """
     numbers: dict[tuple[str | TagPath, int], int] = {}
     writes = tuple(_find_writes(program, effects_of, call_names, numbers))
@@ -100,7 +94,7 @@ def find_lost_refs(
         space,
         _find_comparable(writes, others, effects_of),
         {one.name: space.mark(one.name) for one in stores},
-        frozenset(one.name for one in stores if one.source in shared),
+        frozenset(move.call for move in moves if move.kind is RefMove.SHARED),
     )
     settled = {tag for tag, _ in _list_lines(program).items() & _list_lines(lowered).items()}
     wrong = {
@@ -124,7 +118,7 @@ def find_lost_refs(
         found.append(
             LostRef(
                 kernel=own[0].kernel if own else "",
-                call=call_names.get(tags[0], "") if tags else "",
+                call=number if isinstance(number, str) else call_names.get(tags[0], "") if tags else "",
                 source=next((one.source for one in stores if one.name == number), None),
                 tags=tags,
                 is_missing=any(tag not in there for tag in tags),

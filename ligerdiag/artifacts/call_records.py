@@ -92,7 +92,7 @@ class MovedRef:
     kernel: str
     """The kernel's function name; empty for a store."""
     call: str
-    """The name that the kernel call has in the trace, see `compile.lowering.call_names`; empty for a store."""
+    """The name that the kernel call, or the store, has in the trace, see `compile.lowering.call_names`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_ac
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.call_records import RefMove
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
@@ -39,7 +38,6 @@ from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
 from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
-from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.report import Inspection, WrittenOperand
 from ligerdiag.rules.registry import check_all
 from ligerdiag.toolchains.toolchain import Toolchain
@@ -163,10 +161,8 @@ def _find_lost_refs(
     if program is None or lowered is None:
         return context
     call_names = {tag: call.call for call in compilation.kernel_calls for tag in (*call.tags, *call.dropped)}
-    moved = [one.write for one in compilation.moved_refs if one.kind is RefMove.SHARED]
-    shared = [SourceLine(file=place.file, line=place.line) for place in moved if place is not None]
-    stores = [one for one in compilation.ref_stores if one.source is not None]
-    lost = find_lost_refs(program, lowered, effects_of, names, call_names=call_names, stores=stores, shared=shared)
+    stores, moves = compilation.ref_stores, compilation.moved_refs
+    lost = find_lost_refs(program, lowered, effects_of, names, call_names=call_names, stores=stores, moves=moves)
     verdicts = context.verdicts
     for one in lost:
         verdicts = worsen_outputs(verdicts, one.outputs, one.verdict)

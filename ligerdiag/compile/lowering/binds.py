@@ -13,8 +13,8 @@ from typing import Any
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.artifact import ANY_OPERAND, LoneCall
-from ligerdiag.compile.lowering.call_forms import RuleCall, find_rule_calls, get_type, watch_rules
-from ligerdiag.compile.lowering.call_names import read_call_name
+from ligerdiag.compile.lowering.call_forms import RuleCall, find_rule_calls, get_type, is_reference, watch_rules
+from ligerdiag.compile.lowering.tags import read_call_name
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
@@ -92,11 +92,12 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
             whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback begins anew
             if whole_stack:
                 lines, function = _read_stack()
+            types = tuple(get_type(arg) for arg in args)
             call = TracedCall(
                 kernel=compute_kernel_name(params),
                 primitive=primitive.name,
                 operands=len(args),
-                outputs=len(results) if primitive.multiple_results else 1,
+                outputs=(len(results) if primitive.multiple_results else 1) + sum(map(is_reference, types)),
                 lines=lines,
                 function=function,
                 whole_stack=whole_stack,
@@ -112,7 +113,7 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
                     call=call,
                     primitive=primitive,
                     params=params,
-                    avals=tuple(get_type(arg) for arg in args),
+                    avals=types,
                     rule_calls=find_rule_calls(),
                     for_shapes=_is_for_shapes(),
                 )

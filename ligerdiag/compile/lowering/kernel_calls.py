@@ -34,9 +34,15 @@ from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.artifact import KernelCall, LoneCall
 from ligerdiag.compile.lowering.binds import Bind, Lines, TracedCall, compute_kernel_name, read_traceback
-from ligerdiag.compile.lowering.call_forms import lower_alone, read_custom_call
-from ligerdiag.compile.lowering.call_names import read_call_name
-from ligerdiag.compile.lowering.tags import drop_call_name, iterate_lines, read_name, read_tag, walk_operations
+from ligerdiag.compile.lowering.call_forms import is_reference, lower_alone, read_custom_call
+from ligerdiag.compile.lowering.tags import (
+    drop_call_name,
+    iterate_lines,
+    read_call_name,
+    read_name,
+    read_tag,
+    walk_operations,
+)
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
@@ -233,11 +239,12 @@ def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[An
     lines, function = read_traceback(equation.source_info.traceback)
     used = any(id(variable) in readers for variable in equation.outvars)
     avals = [variable.aval for variable in equation.invars]
+    has_results = bool(equation.outvars) or any(map(is_reference, avals))
     return TracedCall(
         kernel=compute_kernel_name(equation.params),
         primitive=equation.primitive.name,
         operands=len(equation.invars),
-        outputs=len(equation.outvars),
+        outputs=len(equation.outvars) + sum(is_reference(aval) for aval in avals),
         lines=lines,
         function=function,
         name_stack=drop_call_name(str(equation.source_info.name_stack)),
@@ -247,7 +254,7 @@ def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[An
         operand_used_later=any(
             id(variable) in read_later for variable in equation.invars if not isinstance(variable, jex_core.Literal)
         ),
-        alone=None if used or not equation.outvars else lower_alone(equation.primitive, equation.params, avals),
+        alone=lower_alone(equation.primitive, equation.params, avals) if has_results and not used else None,
     )
 
 

@@ -28,7 +28,7 @@ from ligerdiag.compile.cases.arguments import (
 from ligerdiag.compile.cases.backend_answers import answer_as
 from ligerdiag.compile.lowering.binds import TracedCall, record_binds, watch_order
 from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation, translate_to_hlo
-from ligerdiag.compile.lowering.call_names import drop_call_names, name_calls
+from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
 from ligerdiag.compile.lowering.kernel_calls import (
     LoweredCall,
@@ -38,7 +38,7 @@ from ligerdiag.compile.lowering.kernel_calls import (
     has_partitioned,
 )
 from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
-from ligerdiag.compile.lowering.refs import discharge_refs, find_stores, mark_stores, watch_refs
+from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
@@ -197,16 +197,17 @@ def lower_case(
             record_binds(kernels) as binds,
             mark_intent(kernels, None) as intent,
             watch_order(kernels) as order,
-            watch_refs() as refs,
-            name_calls(kernels),
+            name_calls(kernels) as sites,
+            watch_refs(sites) as refs,
         ):
             traced = jitted.trace(*specs)
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
-        lowered = traced.lower(lowering_platforms=("cuda",))
+        with blame_refs(refs):
+            lowered = traced.lower(lowering_platforms=("cuda",))
         needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots or refs.are_split
         is_plain = not needs_more and all(call.outputs_used for call in traced_calls)
-        has_moved_stores = any(not move.call for move in refs.moves)
+        has_moved_stores = any(not move.kernel for move in refs.moves)
         marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent, marks_stores=has_moved_stores)
         stored = _lower_with_stores(jitted, specs) if marked is not None and has_moved_stores else None
     module: Any = lowered.compiler_ir("stablehlo")
@@ -227,7 +228,7 @@ def lower_case(
     stores: tuple[RefStore, ...] = ()
     if stored is not None and marked is not None:
         tag_like(stored, marked)
-        stores = (*find_stores(marked), *find_stores(stored))
+        stores = (*find_stores(marked, sites), *find_stores(stored, sites))
     for one in (module, marked, stored):
         if one is not None:
             drop_call_names(one)
@@ -279,7 +280,7 @@ def configure_locations(*folders: str) -> None:
 def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
     """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked."""
     jax.clear_caches()
-    with name_calls(_kernel_primitives()), mark_stores():
+    with name_calls(_kernel_primitives(), marks_stores=True):
         lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
     jax.clear_caches()
     return lowered.compiler_ir("stablehlo")
@@ -288,12 +289,11 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> Any:
     """Returns the StableHLO module of a second trace, with snapshots and all calls."""
 
-    def lower(*contexts: AbstractContextManager[None]) -> Any:
+    def lower(*contexts: AbstractContextManager[Any]) -> Any:
         jax.clear_caches()
         kernels = _kernel_primitives()
         with mark_intent(kernels, frozenset(intent.kernel_forms)), ExitStack() as stack:
-            stores = mark_stores() if marks_stores else nullcontext()
-            for context in (discharge_refs(), name_calls(kernels), stores, *contexts):
+            for context in (discharge_refs(), name_calls(kernels, marks_stores=marks_stores), *contexts):
                 stack.enter_context(context)
             lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
         jax.clear_caches()
@@ -443,5 +443,5 @@ def _blame_function(case: Case) -> Generator[None]:
             sys.stdout.write(f"{kernel_fault.diagram}\n")
             raise CompileError(f"a kernel of case `{case.id}` does not compile: {kernel_fault.message}") from fault
         traceback.print_exception(fault)
-        said = " ".join(filter(None, (describe_fault(fault), explain_generation(fault))))
+        said = explain_refs(fault) or " ".join(filter(None, (describe_fault(fault), explain_generation(fault))))
         raise CaseError(f"the function of case `{case.id}` raises: {said}") from fault

@@ -18,21 +18,18 @@ The functions are JAX's own, without a promise. A JAX that lacks one, or an erro
 
 import importlib
 import traceback
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 from jax.extend import source_info_util
 
-from ligerdiag.artifacts.call_records import MovedRef, RefMove, RefStore
+from ligerdiag.artifacts.call_records import MovedRef, RefMove
 from ligerdiag.compile.lowering.binds import compute_kernel_name, read_traceback
-from ligerdiag.compile.lowering.call_forms import get_type
-from ligerdiag.compile.lowering.call_names import compute_call_name, read_call_name
-from ligerdiag.compile.lowering.recomputed import STORED, read_form, wrapped
-from ligerdiag.compile.lowering.tags import iterate_lines, read_name, read_tag, strip_tag, walk_operations
-from ligerdiag.errors import is_project_file
+from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
+from ligerdiag.compile.lowering.recomputed import wrapped
+from ligerdiag.compile.lowering.tags import read_call_name
 from ligerdiag.model.findings import SourceLine
 
 _MAKES = frozenset({"new_ref", "empty_ref"})
@@ -52,6 +49,18 @@ class RefNotes:
     are_split: bool = False
     """Some function that is traced inside of another one makes a Ref: JAX may take it apart."""
     moves: list[MovedRef] = field(default_factory=list[MovedRef])
+    sites: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
+    """The lines of what has a name (see `call_names`)."""
+    made: SourceLine | None = None
+    """The line of the last Ref that JAX has made while it took a function apart."""
+
+    def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
+        """Returns the access that a primitive makes. JAX's own lines are those of the forward pass, also of a rule's."""
+        name = read_call_name(source_info.name_stack)
+        lines, function = read_traceback(source_info.traceback)
+        line = SourceLine(file=lines[0][0], line=lines[0][1], function=function) if lines else None
+        kernel = compute_kernel_name(params) if primitive.name in PRIMITIVES else ""
+        return _Access(self.sites.get(name, line), kernel, name)
 
     def add(self, move: MovedRef) -> None:
         """Takes note of a move, once."""
@@ -86,48 +95,9 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any]) -> Cal
 
 
 @contextmanager
-def mark_stores() -> Generator[None]:
-    """Inside of the context, what is stored into a Ref is copied under a name, by which `find_stores` finds the copy."""
-    library: Any = importlib.import_module("jax._src.state.primitives")
-    with ExitStack() as stack:
-        for name in ("swap_p", "addupdate_p"):
-            primitive = getattr(library, name)
-            primitive.bind = _marking(primitive.bind)
-            stack.callback(primitive.__dict__.pop, "bind")
-        yield
-
-
-def _marking(bind: Callable[..., Any]) -> Callable[..., Any]:
-    def bound(reference: Any, value: Any, *args: Any, **params: Any) -> Any:
-        aval: Any = get_type(reference)
-        in_kernel = getattr(aval, "memory_space", None) is not None
-        if in_kernel or read_call_name(_name_stack()) or read_form(value) is None:
-            return bind(reference, value, *args, **params)
-        library: Any = jax
-        with library.named_scope(compute_call_name()):
-            return bind(reference, STORED.bind(value), *args, **params)
-
-    return bound
-
-
-def find_stores(module: Any) -> tuple[RefStore, ...]:
-    """Returns the marked stores of a tagged module."""
-    found: list[RefStore] = []
-    for operation in walk_operations(module.operation):
-        name = read_name(operation.location) or ""
-        call, last = read_call_name(name), strip_tag(name).rpartition("/")[2]
-        if not call or last != STORED.name:
-            continue
-        lines = [place for place in iterate_lines(operation.location) if is_project_file(place[0])]
-        source = SourceLine(file=lines[0][0], line=lines[0][1]) if lines else None
-        found.append(RefStore(tag=read_tag(operation), name=call, source=source))
-    return tuple(found)
-
-
-@contextmanager
-def watch_refs() -> Generator[RefNotes]:
-    """Notes what JAX does to Refs in what is traced inside of the context."""
-    notes = RefNotes()
+def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
+    """Notes what JAX does to Refs in what is traced inside of the context. sites: lines of names, filled meanwhile."""
+    notes = RefNotes(sites=sites)
     frames, evaluation = _find_frames(), _partial_eval()
     loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
     with ExitStack() as stack:
@@ -143,7 +113,39 @@ def watch_refs() -> Generator[RefNotes]:
                 stack.enter_context(wrapped(evaluation, name, lambda function: _comparing(function, notes)))
             if hasattr(loops, _LOOPS):
                 stack.enter_context(wrapped(loops, _LOOPS, lambda function: _taking_out(function, notes)))
-        yield notes
+        with blame_refs(notes):
+            yield notes
+
+
+@contextmanager
+def blame_refs(notes: RefNotes) -> Generator[None]:
+    """Keeps with a fault of JAX's about a Ref that it has moved what `explain_refs` says of it."""
+    try:
+        yield
+    except Exception as fault:
+        said = " ".join(str(fault).split())
+        if notes.made is not None and any(known in said for known in _FAULTS):
+            setattr(fault, _CURE, f"{notes.made.file}:{notes.made.line}")
+        raise
+
+
+_FAULTS = ("does not have a corresponding jaxpr input", "mutable array references cannot be returned")
+"""What JAX says of a function that it has taken apart so that a Ref is made on one side and used on the other. Its traceback
+does not say where: it has no frames of JAX's own."""
+_CURE = "__ligerdiag_cure__"
+
+
+def explain_refs(fault: BaseException) -> str:
+    """Returns the message of a fault of JAX's that is about a Ref which it has moved; empty for another one."""
+    place: object = getattr(fault, _CURE, None)
+    if place is None:
+        return ""
+    said = " ".join(str(fault).split()).partition(". ")[0]
+    return (
+        f"JAX takes the Ref of {place} out of the loop, or the function, that it differentiates, leaves what writes it, and"
+        " fails: make the Ref of a value of the iteration, as `jax.new_ref(0 * x)` of `x`, or return what is written as an"
+        f" output (LD023). {type(fault).__name__}: {said}"
+    )
 
 
 def _looking(make: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
@@ -186,13 +188,14 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
             if primitive.name in _MAKES:
                 value = results.pval.get_known() if hasattr(results, "pval") else results
                 kept.extend((self, value))
-                accesses[id(self), id(value)] = _Accesses(_read_line(source_info_util.current()))
+                here = notes.describe(primitive, params, source_info_util.current())
+                accesses[id(self), id(value)] = _Accesses(here.line)
+                notes.made = here.line
             elif kept and primitive.name not in _ENDS:
                 values = [self.to_jaxpr_tracer(one).pval.get_known() for one in tracers]
                 found = [accesses[id(self), id(one)] for one in values if (id(self), id(one)) in accesses]
                 if found:
-                    kernel = compute_kernel_name(params) if read_call_name(_name_stack()) else ""
-                    here = _Access(_read_line(source_info_util.current()), kernel, read_call_name(_name_stack()))
+                    here = notes.describe(primitive, params, source_info_util.current())
                     is_staged = any(value is None for value in values)
                     _follow(found, here, notes, is_read=primitive.name in _READS, is_staged=is_staged)
         except Exception as fault:  # a note is missing then, and nothing else
@@ -241,10 +244,10 @@ def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> Non
     made = next((one for one in jaxpr.eqns if one.primitive.name in _MAKES), None)
     if uses and _overwrites_all(uses[0]):
         return  # what other iterations left there is not seen
-    if writes and (reads or any(_is_kernel(one) for one in writes)):
-        read = _read_access(reads[0] if reads else writes[0])
-        line = None if made is None else _read_line(made.source_info)
-        notes.add(_describe(RefMove.SHARED, line, read, _read_access(writes[0])))
+    if writes and (reads or any(one.primitive.name in PRIMITIVES for one in writes)):
+        line = None if made is None else _describe_equation(made, notes).line
+        read, write = (_describe_equation(one, notes) for one in ((reads or writes)[0], writes[0]))
+        notes.add(_describe(RefMove.SHARED, line, read, write))
 
 
 def _overwrites_all(use: Any) -> bool:
@@ -286,8 +289,8 @@ def _compare(body: Any, staged: Any, notes: RefNotes) -> None:
         for write in gone:
             after = [one for one in reads if _stands_behind(body, write, one)]
             if after:
-                made = _read_line(making.source_info)
-                notes.add(_describe(RefMove.DROPPED, made, _read_access(after[0]), _read_access(write)))
+                made, read, gone = (_describe_equation(one, notes) for one in (making, after[0], write))
+                notes.add(_describe(RefMove.DROPPED, made.line, read, gone))
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -304,23 +307,8 @@ def _describe(kind: RefMove, made: SourceLine | None, read: _Access, write: _Acc
     return MovedRef(kind=kind, made=made, read=read.line, write=write.line, kernel=write.kernel, call=write.call)
 
 
-def _read_access(equation: Any) -> _Access:
-    call = read_call_name(equation.source_info.name_stack)
-    return _Access(_read_line(equation.source_info), compute_kernel_name(equation.params) if call else "", call)
-
-
-def _is_kernel(equation: Any) -> bool:
-    return bool(read_call_name(equation.source_info.name_stack))
-
-
-def _read_line(source_info: Any) -> SourceLine | None:
-    lines, function = read_traceback(source_info.traceback)
-    return SourceLine(file=lines[0][0], line=lines[0][1], function=function) if lines else None
-
-
-def _name_stack() -> object:
-    current: Any = source_info_util.current()
-    return current.name_stack
+def _describe_equation(equation: Any, notes: RefNotes) -> _Access:
+    return notes.describe(equation.primitive, equation.params, equation.source_info)
 
 
 def _makes_refs(jaxpr: Any) -> bool:

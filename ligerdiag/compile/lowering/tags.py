@@ -193,6 +193,12 @@ def strip_tag(name: str) -> str:
     return drop_call_name(_strip_number(name))
 
 
+def read_call_name(text: object) -> str:
+    """Returns the name of the call that a name stack or a location's name is of; empty where there is none."""
+    found = CALL_NAME.search(str(text))
+    return "" if found is None else found[0]
+
+
 def drop_call_name(name: str) -> str:
     """Returns the name of an operation without that of the kernel call that it is of."""
     return _CALL_STEP.sub("", name)
