@@ -20,6 +20,7 @@ from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations, Rounding, find_unrelated
+from ligerdiag.analysis.lost_refs import LostRef
 from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.races import find_concurrency
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
@@ -47,6 +48,7 @@ from ligerdiag.analysis.writes import (
     iterate_kernel_calls,
 )
 from ligerdiag.artifacts.artifact import ANY_OPERAND
+from ligerdiag.artifacts.call_records import MovedRef
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.declared import Contradiction
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -80,6 +82,10 @@ class Context(EvaluatedPair):
     """Tag of a kernel's custom call to the numbers of operands that are one `Ref`, for each such `Ref`, as the trace knows
     it."""
     mixed_up: MixedUp | None = None
+    lost_refs: tuple[LostRef, ...] = ()
+    """What JAX lost of the program before XLA got it."""
+    moved_refs: tuple[MovedRef, ...] = ()
+    """Reads of Refs that JAX has parted from the writes before them, as the trace knows it."""
     derived: frozenset[str] = frozenset()
     """Names of the outputs of a folded program of which program order does not give what is meant, see `find_derived`."""
 

@@ -306,6 +306,8 @@ class TracedKernel:
     """The line that makes the call, which for a backward function is not `source`."""
     tags: tuple[int, ...] = ()
     """Tags of the operations that stand for it."""
+    dropped: tuple[int, ...] = ()
+    """Tags of those of the program as written that are this call, and that XLA did not get."""
     hidden: tuple[Access, ...] = ()
     """Of a missing call: its accesses to the operands that it may overwrite and no output stands for."""
     repeated: tuple[tuple[int, ...], ...] = ()
@@ -329,8 +331,10 @@ class VanishedCall:
     source: SourceLine | None
     unknown: bool = False
     """It is not known whether it overwrites anything."""
+    is_repeated: bool = False
+    """JAX runs it in one place, and not in another one where it runs the function around it again."""
     write: int | None = None
-    """HiddenWrite index, when XLA dropped it."""
+    """HiddenWrite index, when XLA dropped it, or JAX in one place."""
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
@@ -355,12 +359,26 @@ def find_vanished(
         for call in traced
         if not call.in_program and (call.outputs == 0 or (call.hidden and call.operand_used_later))
     ]
-    known = {call.kernel for call in found}
+    known = {(call.kernel, call.source) for call in found}
     for write in matching.missing:
-        if write.kernel not in known and any(labels & space.all_fresh(write.index) for labels in intended.outputs):
-            found.append(
-                VanishedCall(kernel=write.kernel, dropped_by=DroppedBy.XLA, outputs=1, source=None, write=write.index)
+        if not any(labels & space.all_fresh(write.index) for labels in intended.outputs):
+            continue
+        tag = write.tag_path[-1] if write.tag_path else 0
+        asked = next((call for call in traced if tag and tag in call.dropped), None)
+        if asked is not None and (asked.kernel, asked.source) in known:
+            continue
+        if asked is None and any(kernel == write.kernel for kernel, _ in known):
+            continue
+        found.append(
+            VanishedCall(
+                kernel=write.kernel,
+                dropped_by=DroppedBy.XLA if asked is None else DroppedBy.JAX,
+                outputs=1 if asked is None else asked.outputs,
+                source=None if asked is None else asked.site or asked.source,
+                is_repeated=asked is not None and asked.in_program,
+                write=write.index,
             )
+        )
     return tuple(found)
 
 

@@ -4,6 +4,7 @@
 |---|---|
 | as_written.hlo.pb | HloProto of the program as traced, tagged, before anything is folded; empty when it has no such form |
 | unoptimized.hlo.pb | HloProto of the program as XLA got it, tagged |
+| as_lowered.hlo.pb | HloProto of the program as JAX gives it to XLA, nothing folded; only where JAX may have moved a Ref |
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | what is executed, with streams and command buffers; empty when XLA wrote none |
 | kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA |
@@ -26,7 +27,9 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from ligerdiag.artifacts.call_records import (
+    MovedRef,
     Placement,
+    RefStore,
     TieSite,
     parse_readers,
 )
@@ -55,6 +58,7 @@ from ligerdiag.untrusted_files import (
 FORMAT_VERSION = 5
 
 AS_WRITTEN = "as_written.hlo.pb"
+AS_LOWERED = "as_lowered.hlo.pb"
 UNOPTIMIZED = "unoptimized.hlo.pb"
 OPTIMIZED = "optimized.hlo.pb"
 THUNKS = "thunks.txt"
@@ -106,6 +110,10 @@ class KernelCall:
     of a backward function."""
     repeated: tuple[tuple[int, ...], ...] = ()
     """Numbers of operands that are one `Ref`, for each `Ref` that stands behind several."""
+    dropped: tuple[int, ...] = ()
+    """Tags of the operations of the program as written that are this call, and that XLA did not get."""
+    call: str = ""
+    """Its name in the trace, the same for one place of the user's code; empty where it has none."""
 
 
 ANY_OPERAND = -1
@@ -150,6 +158,10 @@ class Provenance:
     crossed_operands: tuple[int, ...] | None = None
     """Operands of kernels around whose calls JAX has changed the author's order, see `lowering.binds`; `ANY_OPERAND` is all.
     None in an artifact that does not tell."""
+    moved_refs: tuple[MovedRef, ...] = ()
+    """Reads of Refs that JAX has parted from the writes before them."""
+    ref_stores: tuple[RefStore, ...] = ()
+    """The stores into Refs of both programs, where JAX has parted one from a read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +171,8 @@ class Artifact:
     directory: Path
     as_written: Path
     """The program as traced, see `as_written`."""
+    as_lowered: Path | None
+    """The program as JAX gives it to XLA, before anything is folded; None where JAX cannot have moved a Ref."""
     unoptimized: Path
     """The program as XLA got it."""
     optimized: Path
@@ -195,6 +209,7 @@ def load_artifact(directory: Path) -> Artifact:
     return Artifact(
         directory=directory,
         as_written=directory / AS_WRITTEN,
+        as_lowered=directory / AS_LOWERED if AS_LOWERED in names else None,
         unoptimized=directory / UNOPTIMIZED,
         optimized=directory / OPTIMIZED,
         thunks=directory / THUNKS,
@@ -219,8 +234,8 @@ def list_artifact_files(directory: Path) -> tuple[Path, ...]:
     """Returns the files that an artifact can have, as far as they exist, whatever its manifest says."""
     with suppress(OSError), os.scandir(directory / PASSES) as entries:
         passes = [Path(entry.path) for entry in islice(entries, MAXIMUM_ARTIFACT_FILES)]
-        return (*(directory / name for name in (MANIFEST, *REQUIRED)), *passes)
-    return tuple(directory / name for name in (MANIFEST, *REQUIRED))
+        return (*(directory / name for name in (MANIFEST, *REQUIRED, AS_LOWERED)), *passes)
+    return tuple(directory / name for name in (MANIFEST, *REQUIRED, AS_LOWERED))
 
 
 def write_manifest(directory: Path) -> None:

@@ -5,6 +5,7 @@ and outputs lie. Device numbers are the partition ids of the SPMD module.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from ligerdiag.codec import (
@@ -64,6 +65,46 @@ def _compute_placement(shape: tuple[int, ...], sharding: Any, devices: Sequence[
 def _read_slice(part: slice, size: int) -> Range:
     start, stop, _ = part.indices(size)
     return start, stop
+
+
+class RefMove(StrEnum):
+    """What JAX has done to a Ref while it took a function apart, see `compile.lowering.refs`."""
+
+    OUT_OF_LOOP = "out of loop"
+    """It is made and read before the loop, and written in the loop."""
+    SHARED = "shared"
+    """It is made before the loop, and all iterations have it."""
+    DROPPED = "dropped"
+    """It is made and read once more, and not written in between."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedRef:
+    """One read of a Ref that JAX has parted from the write before it."""
+
+    kind: RefMove
+    made: SourceLine | None
+    """The line that makes the Ref; None where it is not known, as below."""
+    read: SourceLine | None
+    write: SourceLine | None
+    """The line of the kernel call, or of the store."""
+    kernel: str
+    """The kernel's function name; empty for a store."""
+    call: str
+    """The name that the kernel call, or the store, has in the trace, see `compile.lowering.call_names`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefStore:
+    """A store into a Ref that is no kernel's: `ref[...] = value`."""
+
+    tag: int
+    """Of the operation that stands for the stored value, in the program as written and in the one that XLA gets."""
+    name: str
+    """The same for one place of the user's code."""
+    source: SourceLine | None
+    """None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,11 @@ from ligerdiag.analysis.context import Context, compute_context, compute_context
 from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
+from ligerdiag.analysis.lost_refs import find_lost_refs
 from ligerdiag.analysis.provenance import compute_tags, forget_entered
 from ligerdiag.analysis.shared_branches import part_branches
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
-from ligerdiag.analysis.verdict.verdicts import doubt_outputs
+from ligerdiag.analysis.verdict.verdicts import doubt_outputs, worsen_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_repeated, find_sites
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
@@ -83,7 +84,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
     """Judges one compilation, and keeps what it was judged by. Raises as `inspect_compilation`."""
     program, optimized = compilation.program, compilation.optimized
     names = compilation.output_names or _name_outputs(optimized)
-    modules = (optimized,) if program is None else (program, optimized)
+    modules = [module for module in (program, compilation.lowered, optimized) if module is not None]
     for module in modules:
         leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
         if leaves != len(names):
@@ -104,6 +105,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             operand_used_later=call.operand_used_later,
             site=call.site,
             tags=call.tags,
+            dropped=call.dropped,
             hidden=_find_hidden(call, effects),
             repeated=call.repeated,
         )
@@ -120,6 +122,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             sites=find_sites(traced_calls),
             repeated=find_repeated(traced_calls),
         )
+        context = _find_lost_refs(context, compilation, names, effects_of)
         if mixed_up is not None:
             doubted = doubt_outputs(context.verdicts, mixed_up.outputs)
             context = replace(context, mixed_up=mixed_up, verdicts=doubted)
@@ -153,6 +156,22 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         view=drawn,
     )
     return Analysed(inspection=inspection, compilation=compilation, context=context)
+
+
+def _find_lost_refs(
+    context: Context, compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf
+) -> Context:
+    """Adds what JAX lost of the program before XLA got it; outputs that need it are wrong, whatever the schedule."""
+    program, lowered = compilation.program, compilation.lowered
+    if program is None or lowered is None:
+        return context
+    call_names = {tag: call.call for call in compilation.kernel_calls for tag in (*call.tags, *call.dropped)}
+    stores, moves = compilation.ref_stores, compilation.moved_refs
+    lost = find_lost_refs(program, lowered, effects_of, names, call_names=call_names, stores=stores, moves=moves)
+    verdicts = context.verdicts
+    for one in lost:
+        verdicts = worsen_outputs(verdicts, one.outputs, one.verdict)
+    return replace(context, lost_refs=lost, moved_refs=compilation.moved_refs, verdicts=verdicts)
 
 
 def _sort_writes(writes: Sequence[HiddenWrite]) -> list[HiddenWrite]:
@@ -334,6 +353,9 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         is_foreign=is_foreign,
         is_described=artifact.provenance.compute_capability > 0,
         crossed_operands=artifact.provenance.crossed_operands or (),
+        lowered=None if artifact.as_lowered is None else load_hlo(artifact.as_lowered)[0],
+        moved_refs=artifact.provenance.moved_refs,
+        ref_stores=artifact.provenance.ref_stores,
     )
     return analyse_compilation(compilation, **words)
 

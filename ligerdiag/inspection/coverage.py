@@ -13,6 +13,7 @@ from ligerdiag.analysis.explain.output_sentences import describe_ambiguities, de
 from ligerdiag.analysis.verdict.comparison import join_outputs, join_read
 from ligerdiag.analysis.write_correspondence import TagCoverage, compute_tag_coverage
 from ligerdiag.artifacts.artifact import ANY_OPERAND, KernelCall
+from ligerdiag.artifacts.call_records import MovedRef, RefStore
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
@@ -55,6 +56,12 @@ class Compilation:
     """XLA compiled it for a GPU that was not there, from its description."""
     crossed_operands: tuple[int, ...] = ()
     """Operands of kernels around whose calls JAX has changed the author's order: what is meant there is not known."""
+    lowered: HloModule | None = None
+    """The module that XLA got, where the program as written has no Refs and that one had (see `lost_refs`)."""
+    moved_refs: tuple[MovedRef, ...] = ()
+    """Reads of Refs that JAX has parted from the writes before them."""
+    ref_stores: tuple[RefStore, ...] = ()
+    """The stores into Refs of both programs."""
 
 
 def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ CONSEQUENCES = {
     "LD005": Verdict.UNKNOWN,
     "LD014": Verdict.UNKNOWN,
     "LD022": Verdict.STALE,
+    "LD023": Verdict.STALE,
 }
 """The verdict that a rule gives its outputs."""
 
@@ -39,7 +40,7 @@ def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:
     return [finding for finding in judge(example).findings if finding.rule == rule.id]
 
 
-WITHOUT_A_KERNEL = {"LD021"}
+WITHOUT_A_KERNEL = {"LD021", "LD023"}
 WITHOUT_A_LINE = {"LD016"}
 """Rules whose findings come from numbers alone: an output, and no line."""
 

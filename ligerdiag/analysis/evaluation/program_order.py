@@ -287,10 +287,10 @@ class _Evaluation:
     def _compute(self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath) -> StoredValue:
         opcode, pieces = instruction.opcode, None
         doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
-        if opcode in _BARRIERS:
-            return self._add(self._copy(operands[0]), doubts)
         tags = self.module.tags.get(instruction.id, ())
         path = (*prefix, *tags) if prefix else tags
+        if opcode in _BARRIERS:
+            return self._add(self._copy(operands[0]), doubts | self.marked.get(path, 0))
         labels = doubts
         if opcode == "custom-call":
             labels = self._call_kernel(instruction, operands, path, doubts)

@@ -19,7 +19,7 @@ Unknown propagation: ambiguities, and instructions without a believable name, ma
     worse about a write than it was depends on a name that is missing, or that cannot be believed: it is ambiguous.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -330,6 +330,15 @@ def doubt_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
         if number in numbers and VERDICT_ORDER.index(output.verdict) < VERDICT_ORDER.index(Verdict.UNKNOWN)
         else output
         for number, (name, output) in enumerate(verdicts.outputs.items())
+    }
+    return replace(verdicts, outputs=outputs)
+
+
+def worsen_outputs(verdicts: Verdicts, names: Sequence[str], verdict: Verdict) -> Verdicts:
+    """Makes those outputs at least as bad as that."""
+    outputs = {
+        name: replace(output, verdict=find_worst((output.verdict, verdict))) if name in names else output
+        for name, output in verdicts.outputs.items()
     }
     return replace(verdicts, outputs=outputs)
 

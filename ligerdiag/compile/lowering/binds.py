@@ -13,7 +13,8 @@ from typing import Any
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.artifact import ANY_OPERAND, LoneCall
-from ligerdiag.compile.lowering.call_forms import RuleCall, find_rule_calls, get_type, watch_rules
+from ligerdiag.compile.lowering.call_forms import RuleCall, find_rule_calls, get_type, is_reference, watch_rules
+from ligerdiag.compile.lowering.tags import read_call_name
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
@@ -50,6 +51,14 @@ class TracedCall:
     """The custom call that XLA would get, if its outputs are not used; None also if it could not be made."""
     repeated: tuple[tuple[int, ...], ...] = ()
     """Numbers of operands that are one `Ref`, for each `Ref` that stands behind several."""
+    name: str = ""
+    """Its name in the trace, see `call_names`; empty where it has none."""
+
+    def is_same(self, other: "TracedCall") -> bool:
+        """Returns whether it is the same call of the user's code: by their names, or by their kernel and lines."""
+        if self.name and other.name:
+            return self.name == other.name
+        return (self.kernel, self.lines) == (other.kernel, other.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,11 +94,12 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
             whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback begins anew
             if whole_stack:
                 lines, function = _read_stack()
+            types = tuple(get_type(arg) for arg in args)
             call = TracedCall(
                 kernel=compute_kernel_name(params),
                 primitive=primitive.name,
                 operands=len(args),
-                outputs=len(results) if primitive.multiple_results else 1,
+                outputs=(len(results) if primitive.multiple_results else 1) + sum(map(is_reference, types)),
                 lines=lines,
                 function=function,
                 whole_stack=whole_stack,
@@ -98,13 +108,14 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
                 traced=False,
                 outputs_used=False,
                 operand_used_later=True,
+                name=read_call_name(source_info.name_stack),
             )
             binds.append(
                 Bind(
                     call=call,
                     primitive=primitive,
                     params=params,
-                    avals=tuple(get_type(arg) for arg in args),
+                    avals=types,
                     rule_calls=find_rule_calls(),
                     for_shapes=_is_for_shapes(),
                 )

@@ -134,10 +134,15 @@ def _make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[An
     def function(*arrays: Any) -> Any:
         library: Any = jax
         pairs = zip(arrays, avals, strict=True)
-        operands = [library.new_ref(array) if hasattr(aval, "inner_aval") else array for array, aval in pairs]
+        operands = [library.new_ref(array) if is_reference(aval) else array for array, aval in pairs]
         return primitive.bind(*operands, **params)
 
     return function
+
+
+def is_reference(aval: Any) -> bool:
+    """Returns whether the type is a Ref's: XLA gets what it holds, and one more output for what it holds then."""
+    return hasattr(aval, "inner_aval")
 
 
 def _describe(aval: Any) -> jax.ShapeDtypeStruct:

@@ -33,6 +33,7 @@ from typing import Any
 import jax
 
 from ligerdiag.artifacts.artifact import (
+    AS_LOWERED,
     AS_WRITTEN,
     FORMAT_VERSION,
     KERNEL_CALLS,
@@ -55,7 +56,7 @@ from ligerdiag.compile.cases.arguments import build_mesh
 from ligerdiag.compile.cases.backend_answers import answer_as, drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
-from ligerdiag.compile.lowering.lowering import LoweredCase, assume_capability, convert_as_written, lower_case
+from ligerdiag.compile.lowering.lowering import LoweredCase, assume_capability, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.dataflow import PARTITIONED
@@ -139,6 +140,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         program.text,
         program.as_written,
         program.crossed_operands,
+        ([asdict(move) for move in program.moved_refs], program.as_lowered),
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
     )
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
@@ -179,7 +181,7 @@ def make_artifact(
     dump = directory / "dump"
     dump.mkdir(parents=True)
     converted: list[bytes] = []
-    beside = Timer(_HEAD_START, lambda: converted.append(convert_as_written(program)))
+    beside = Timer(_HEAD_START, lambda: converted.append(convert_to_hlo(program.as_written)))
     beside.start()
     try:
         compiled, compile_seconds, opaque = _compile(program, request, dump, runs)
@@ -192,8 +194,12 @@ def make_artifact(
     unoptimized, optimized, thunks = _find_dumped(dump)
     live = find_live_tags(unoptimized.read_bytes())
     live |= {step.tag for body in program.bodies if body.tag in live for step in body.steps}
-    calls = settle_calls(program.traced_calls, program.lowered_calls, live)
-    (directory / AS_WRITTEN).write_bytes(drop_module_id(converted[0] if converted else convert_as_written(program)))
+    calls = settle_calls(program.traced_calls, program.lowered_calls, live, program.dropped_calls)
+    (directory / AS_WRITTEN).write_bytes(
+        drop_module_id(converted[0] if converted else convert_to_hlo(program.as_written))
+    )
+    if as_lowered := convert_to_hlo(program.as_lowered):
+        (directory / AS_LOWERED).write_bytes(drop_module_id(as_lowered))
     (directory / UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
     (directory / OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
     unoptimized.unlink()
@@ -369,4 +375,6 @@ def _describe(
         lower_seconds=program.lower_seconds,
         compile_seconds=compile_seconds,
         crossed_operands=program.crossed_operands,
+        moved_refs=program.moved_refs,
+        ref_stores=program.ref_stores,
     )

@@ -34,8 +34,15 @@ from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.artifact import KernelCall, LoneCall
 from ligerdiag.compile.lowering.binds import Bind, Lines, TracedCall, compute_kernel_name, read_traceback
-from ligerdiag.compile.lowering.call_forms import lower_alone, read_custom_call
-from ligerdiag.compile.lowering.tags import iterate_lines, read_name, walk_operations
+from ligerdiag.compile.lowering.call_forms import is_reference, lower_alone, read_custom_call
+from ligerdiag.compile.lowering.tags import (
+    drop_call_name,
+    iterate_lines,
+    read_call_name,
+    read_name,
+    read_tag,
+    walk_operations,
+)
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
@@ -57,9 +64,13 @@ class LoweredCall:
     lines: Lines
     alone: LoneCall
     """The same without the module around it."""
+    name: str = ""
+    """Its name in the trace, see `call_names`; empty where it has none."""
 
     def is_of(self, call: TracedCall) -> bool:
-        """Returns whether it is this kernel, called through the same lines."""
+        """Returns whether it is this call of the user's code: by its name, or this kernel, called through the same lines."""
+        if self.name and call.name:
+            return self.name == call.name
         depth = min(len(self.lines), len(call.lines))
         if depth == 0 or self.lines[:depth] != call.lines[:depth]:
             return False
@@ -79,7 +90,9 @@ def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, .
         for index, equation in enumerate(jaxpr.eqns):
             if equation.primitive.name in PRIMITIVES:
                 calls.append(_with_site(_describe_equation(jaxpr, index, equation, given), binds))
-    dropped = {(bind.call.kernel, bind.call.lines): bind for bind in binds if _is_missing(bind, calls)}
+    dropped = {
+        bind.call.name or (bind.call.kernel, bind.call.lines): bind for bind in binds if _is_missing(bind, calls)
+    }
     return (*calls, *(_describe_missing(bind) for bind in dropped.values()))
 
 
@@ -95,10 +108,20 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
             lines = tuple(place for place in iterate_lines(location) if is_project_file(place[0]))
             calls.append(
                 LoweredCall(
-                    tag=int(tag[1]), text=read_config(operation), lines=lines, alone=read_custom_call(operation)
+                    tag=int(tag[1]),
+                    text=read_config(operation),
+                    lines=lines,
+                    alone=read_custom_call(operation),
+                    name=read_call_name(read_name(location)),
                 )
             )
     return tuple(calls)
+
+
+def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCall, ...]:
+    """Returns the kernel calls of the tagged module that holds the intent which the other one, tagged alike, lacks."""
+    known = {read_tag(operation) for operation in walk_operations(module.operation)}
+    return tuple([call for call in find_lowered_calls(marked) if call.name and call.tag not in known])
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
@@ -107,15 +130,18 @@ def find_live_tags(unoptimized: bytes) -> frozenset[int]:
 
 
 def settle_calls(
-    traced: Sequence[TracedCall], lowered: Sequence[LoweredCall], live: frozenset[int]
+    traced: Sequence[TracedCall],
+    lowered: Sequence[LoweredCall],
+    live: frozenset[int],
+    dropped: Sequence[LoweredCall] = (),
 ) -> tuple[KernelCall, ...]:
-    """Says of each call whether XLA got to see it."""
+    """Says of each call whether XLA got to see it. dropped: those of the program as written that XLA did not get."""
     tags = _match_tags(traced, lowered)
     arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]
     by_tag = {call.tag: call for call in lowered}
     settled: list[KernelCall] = []
     for asked, numbers, alive in zip(traced, tags, arrived, strict=True):
-        twins = sum((other.kernel, other.lines) == (asked.kernel, asked.lines) for other in traced)
+        twins = sum(other.is_same(asked) for other in traced)
         in_program = bool(alive) and (asked.outputs_used or len(alive) >= twins)
         settled.append(
             KernelCall(
@@ -135,6 +161,8 @@ def settle_calls(
                 tags=numbers,
                 site=asked.site,
                 repeated=asked.repeated,
+                dropped=tuple([call.tag for call in dropped if call.is_of(asked)]),
+                call=asked.name,
                 alone=None if in_program else asked.alone or next((by_tag[tag].alone for tag in numbers), None),
             )
         )
@@ -174,6 +202,8 @@ def _describe_missing(bind: Bind) -> TracedCall:
 
 def _is_bind_of(bind: TracedCall, call: TracedCall) -> bool:
     lines = bind.lines[: len(call.lines)] if bind.whole_stack else bind.lines
+    if bind.name and call.name:
+        return bind.name == call.name
     return bind.kernel == call.kernel and lines == call.lines
 
 
@@ -212,21 +242,23 @@ def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[An
     lines, function = read_traceback(equation.source_info.traceback)
     used = any(id(variable) in readers for variable in equation.outvars)
     avals = [variable.aval for variable in equation.invars]
+    has_results = bool(equation.outvars) or any(map(is_reference, avals))
     return TracedCall(
         kernel=compute_kernel_name(equation.params),
         primitive=equation.primitive.name,
         operands=len(equation.invars),
-        outputs=len(equation.outvars),
+        outputs=len(equation.outvars) + sum(is_reference(aval) for aval in avals),
         lines=lines,
         function=function,
-        name_stack=str(equation.source_info.name_stack),
+        name_stack=drop_call_name(str(equation.source_info.name_stack)),
+        name=read_call_name(equation.source_info.name_stack),
         traced=True,
         outputs_used=used,
         operand_used_later=any(
             id(variable) in read_later for variable in equation.invars if not isinstance(variable, jex_core.Literal)
         ),
-        alone=None if used or not equation.outvars else lower_alone(equation.primitive, equation.params, avals),
         repeated=_find_repeated(equation.invars),
+        alone=lower_alone(equation.primitive, equation.params, avals) if has_results and not used else None,
     )
 
 

@@ -17,7 +17,7 @@ import jax
 from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
-from ligerdiag.artifacts.call_records import Readers
+from ligerdiag.artifacts.call_records import MovedRef, Readers, RefStore
 from ligerdiag.compile.cases.arguments import (
     build_argument_specs,
     build_mesh,
@@ -28,9 +28,17 @@ from ligerdiag.compile.cases.arguments import (
 from ligerdiag.compile.cases.backend_answers import answer_as
 from ligerdiag.compile.lowering.binds import TracedCall, record_binds, watch_order
 from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation, translate_to_hlo
+from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
-from ligerdiag.compile.lowering.kernel_calls import LoweredCall, find_lowered_calls, find_traced_calls, has_partitioned
+from ligerdiag.compile.lowering.kernel_calls import (
+    LoweredCall,
+    find_dropped_calls,
+    find_lowered_calls,
+    find_traced_calls,
+    has_partitioned,
+)
 from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
+from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
@@ -110,7 +118,7 @@ class LoweredCase:
     text: str
     """StableHLO with locations."""
     as_written: str
-    """StableHLO in which nothing can be folded, see `convert_as_written`."""
+    """StableHLO in which nothing can be folded, see `protect_as_written`."""
     tags: int
     outputs: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -120,6 +128,15 @@ class LoweredCase:
     """The devices, by partition id."""
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
+    dropped_calls: tuple[LoweredCall, ...] = ()
+    """Calls of the trace that holds the intent, and not of the program that XLA gets."""
+    moved_refs: tuple[MovedRef, ...] = ()
+    """Reads of Refs that JAX has parted from the writes before them."""
+    as_lowered: str = ""
+    """StableHLO of the program as XLA gets it, in which nothing can be folded either; empty where JAX cannot have moved a
+    Ref."""
+    ref_stores: tuple[RefStore, ...] = ()
+    """The stores into Refs, where JAX has moved some."""
     bodies: tuple[WholeFunction, ...]
     marked: Any
     """The module of the trace that holds the intent, where that is another one; see `intent`."""
@@ -176,14 +193,23 @@ def lower_case(
         library: Any = jax
         jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
         kernels = _kernel_primitives()
-        with record_binds(kernels) as binds, mark_intent(kernels, None) as intent, watch_order(kernels) as order:
+        with (
+            record_binds(kernels) as binds,
+            mark_intent(kernels, None) as intent,
+            watch_order(kernels) as order,
+            name_calls(kernels) as sites,
+            watch_refs(sites) as refs,
+        ):
             traced = jitted.trace(*specs)
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
-        lowered = traced.lower(lowering_platforms=("cuda",))
-        needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots
+        with blame_refs(refs):
+            lowered = traced.lower(lowering_platforms=("cuda",))
+        needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots or refs.are_split
         is_plain = not needs_more and all(call.outputs_used for call in traced_calls)
-        marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent)
+        has_moved_stores = any(not move.kernel for move in refs.moves)
+        marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent, marks_stores=has_moved_stores)
+        stored = _lower_with_stores(jitted, specs) if marked is not None and has_moved_stores else None
     module: Any = lowered.compiler_ir("stablehlo")
     tags = _tag(module, marked) if tagged else 0
     lowered_calls = find_lowered_calls(module)
@@ -198,6 +224,15 @@ def lower_case(
         bodies = read_bodies(module, marked)
         inside = [call for call in find_lowered_calls(marked) if any(call.tag in body for body in bodies)]
         lowered_calls = (*lowered_calls, *inside)
+    dropped_calls = () if marked is None else find_dropped_calls(module, marked)
+    stores: tuple[RefStore, ...] = ()
+    if stored is not None and marked is not None:
+        tag_like(stored, marked)
+        stores = (*find_stores(marked, sites), *find_stores(stored, sites))
+    for one in (module, marked, stored):
+        if one is not None:
+            drop_call_names(one)
+    is_compared = marked is not None and refs.are_split
     inputs = compute_input_names(case.function, specs)
     parameters = _count_parameters(module)
     return LoweredCase(
@@ -212,6 +247,10 @@ def lower_case(
         assignment=tuple(mesh.devices.flat),
         traced_calls=traced_calls,
         lowered_calls=lowered_calls,
+        dropped_calls=dropped_calls,
+        moved_refs=tuple(refs.moves),
+        as_lowered=protect_as_written(module if stored is None else stored) if is_compared else "",
+        ref_stores=tuple(dict.fromkeys(stores)),
         bodies=bodies,
         marked=marked,
         readers=readers,
@@ -238,13 +277,23 @@ def configure_locations(*folders: str) -> None:
         source_info_util.register_exclusion(folder)
 
 
-def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace) -> Any:
+def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
+    """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked."""
+    jax.clear_caches()
+    with name_calls(_kernel_primitives(), marks_stores=True):
+        lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
+    jax.clear_caches()
+    return lowered.compiler_ir("stablehlo")
+
+
+def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> Any:
     """Returns the StableHLO module of a second trace, with snapshots and all calls."""
 
-    def lower(*contexts: AbstractContextManager[None]) -> Any:
+    def lower(*contexts: AbstractContextManager[Any]) -> Any:
         jax.clear_caches()
-        with mark_intent(_kernel_primitives(), frozenset(intent.kernel_forms)), ExitStack() as stack:
-            for context in contexts:
+        kernels = _kernel_primitives()
+        with mark_intent(kernels, frozenset(intent.kernel_forms)), ExitStack() as stack:
+            for context in (discharge_refs(), name_calls(kernels, marks_stores=marks_stores), *contexts):
                 stack.enter_context(context)
             lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
         jax.clear_caches()
@@ -265,10 +314,10 @@ def _tag(module: Any, marked: Any) -> int:
     return tag_like(module, marked)
 
 
-def convert_as_written(program: LoweredCase) -> bytes:
-    """Returns the program as traced, as a serialized HloProto; nothing where jaxlib cannot translate it."""
+def convert_to_hlo(text: str) -> bytes:
+    """Returns a StableHLO module as a serialized HloProto; nothing of none, and where jaxlib cannot translate it."""
     try:
-        return wrap_module(translate_to_hlo(program.as_written))
+        return wrap_module(translate_to_hlo(text)) if text else b""
     except Exception as fault:
         traceback.print_exception(fault)
         return b""
@@ -394,5 +443,5 @@ def _blame_function(case: Case) -> Generator[None]:
             sys.stdout.write(f"{kernel_fault.diagram}\n")
             raise CompileError(f"a kernel of case `{case.id}` does not compile: {kernel_fault.message}") from fault
         traceback.print_exception(fault)
-        said = " ".join(filter(None, (describe_fault(fault), explain_generation(fault))))
+        said = explain_refs(fault) or " ".join(filter(None, (describe_fault(fault), explain_generation(fault))))
         raise CaseError(f"the function of case `{case.id}` raises: {said}") from fault

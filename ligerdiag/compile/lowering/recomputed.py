@@ -37,8 +37,9 @@ def read_form(value: Any) -> Form | None:
     return tuple(shape), str(dtype)
 
 
-def _make_primitive() -> Any:
-    primitive: Any = jex_core.Primitive(NAME)
+def _make_primitive(name: str) -> Any:
+    """Returns an identity of one array, which is a barrier to XLA."""
+    primitive: Any = jex_core.Primitive(name)
     dialect: Any = importlib.import_module("jaxlib.mlir.dialects.stablehlo")
     library, rules, batching_rules, lowering_rules = _untyped(jnp), _untyped(ad), _untyped(batching), _untyped(mlir)
 
@@ -70,7 +71,9 @@ def _untyped(module: object) -> Any:
     return module
 
 
-SNAPSHOT = _make_primitive()
+SNAPSHOT = _make_primitive(NAME)
+STORED = _make_primitive("ligerdiag_stored")
+"""What is stored into a Ref, see `refs`."""
 
 
 CUSTOM = "custom_lin"

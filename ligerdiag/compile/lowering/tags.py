@@ -127,6 +127,11 @@ def _print_string(text: str) -> str:
 
 
 _TAG = re.compile(r"#ld\d+$")
+CALL_NAME = re.compile(r"ld_call_[0-9a-f]{8}")
+"""A scope of JAX's name stack, see `call_names`. It tells kernel calls apart until the module is compiled."""
+_EVALUATED = "eval_jaxpr/"
+"""In a name, once for each time that JAX has run the operation's jaxpr: in one trace more often than in another."""
+_CALL_STEP = re.compile(rf"{CALL_NAME.pattern}/?")
 
 _NAMED = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
 """Operations that pass on what the operations inside need, which is more in one trace than in the other."""
@@ -184,7 +189,22 @@ def walk_operations(operation: Any) -> Iterator[Any]:
 
 
 def strip_tag(name: str) -> str:
-    """Returns the name as it was before it was tagged, its own `;` and `#` escaped (1)."""
+    """Returns the name as it was before it was tagged, its own `;` and `#` escaped (1), and without the name of a call."""
+    return drop_call_name(_strip_number(name))
+
+
+def read_call_name(text: object) -> str:
+    """Returns the name of the call that a name stack or a location's name is of; empty where there is none."""
+    found = CALL_NAME.search(str(text))
+    return "" if found is None else found[0]
+
+
+def drop_call_name(name: str) -> str:
+    """Returns the name of an operation without that of the kernel call that it is of."""
+    return _CALL_STEP.sub("", name)
+
+
+def _strip_number(name: str) -> str:
     return _TAG.sub("", name).replace(";", "%3B").replace("#", "%23")
 
 
@@ -199,7 +219,7 @@ def _read_key(operation: Any) -> _Key:
     """Returns the key that two traces of the same operation share."""
     kind = "func.call" if find_target(operation) == PARTITIONED else operation.name
     types = () if kind in _NAMED else tuple([str(result.type) for result in operation.results])
-    return kind, strip_tag(read_name(operation.location) or ""), types
+    return kind, _strip_number(read_name(operation.location) or "").replace(_EVALUATED, ""), types
 
 
 def match_keys(ours: Sequence[Hashable], others: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
@@ -248,4 +268,4 @@ def _pair_by_count(ours: Sequence[Hashable], others: Sequence[Hashable]) -> list
 
 
 def _tag_location(location: Any, number: int, context: Any) -> Any:
-    return rename_location(location, f"{strip_tag(read_name(location) or '')}#ld{number}", context)
+    return rename_location(location, f"{_strip_number(read_name(location) or '')}#ld{number}", context)

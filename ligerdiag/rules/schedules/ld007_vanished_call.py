@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.lost_refs import LostRef
 from ligerdiag.analysis.write_correspondence import DroppedBy
-from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
+from ligerdiag.rules.wording import render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -15,6 +17,8 @@ def check(context: Context) -> Iterator[Finding]:
             continue  # it runs, as one with its twin: LD008
         if call.write in context.matching.idle:
             reason = "the schedule has it only in a branch or a loop that never runs"
+        elif call.is_repeated:
+            reason = _AGAIN
         elif call.dropped_by is DroppedBy.XLA:
             reason = "XLA found no use for its outputs and removed it"
         elif call.outputs == 0:
@@ -37,7 +41,35 @@ def check(context: Context) -> Iterator[Finding]:
             evidence=(("call", reason),),
             help=remedy,
         )
+    for lost in context.lost_refs:
+        if lost.is_dropped(context.moved_refs):
+            yield _report_lost(context, lost)
 
+
+def _report_lost(context: Context, lost: LostRef) -> Finding:
+    """Returns the finding about a call that works on a Ref, and that JAX runs in one place and drops in another."""
+    move = next(iter(lost.find_moves(context.moved_refs)), None)
+    site = next((context.sites[tag] for tag in lost.tags if tag in context.sites), None)
+    if site is None and move is not None:
+        site = move.write
+    read = None if move is None else move.read
+    seen = f"the Ref is made and read again{render_at(read)}, and holds what it was made of"
+    who = f"`{lost.kernel}`" if lost.kernel else "a store into a Ref"
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"{who} is called for its effect on a Ref, and the forward pass is computed again without it",
+        outputs=lost.outputs,
+        source=site,
+        kernel=lost.kernel,
+        evidence=(("call", _AGAIN), ("read", seen)),
+        help=(
+            "return what the kernel writes as an output (`out_type`), or leave what reads the Ref out of `jax.checkpoint`"
+        ),
+    )
+
+
+_AGAIN = "JAX runs it in the forward pass, and drops it where `jax.checkpoint` computes the forward pass again"
 
 NO_OUTPUTS = make_example(
     about="A kernel that scales in place and returns nothing is dropped by JAX.",
@@ -129,15 +161,16 @@ RULE = Rule(
 Compares the kernel calls of the traced jaxpr with those of the module that JAX lowered, and these with the optimized
 module. A call is reported when it has no outputs at all, or when it overwrites an operand that none of its outputs stands
 for and something may read one of its operands later. What a `custom_vjp` or `custom_jvp` asks for whose rule takes its place
-was never to run.""",
+was never to run. A call that JAX runs in the forward pass, and drops where `jax.checkpoint` computes the forward pass again,
+is reported if an output needs what it would have left there: in an operand, or in a Ref, which JAX makes and reads anew.""",
     why="""\
 JAX and XLA remove what nobody uses. A kernel whose only purpose is to scale a gradient in place is, to them, a call that
 does nothing: the gradient stays unscaled, silently.""",
     what_to_do="""\
 Return what the kernel writes as an output, aliased to the operand, and use that output.""",
     limits="""\
-Calls are told apart by kernel name and source line: of several calls on one line in one function, one that is dropped can
-hide behind one that is kept.""",
+Calls are told apart by their place in the program, a part of a line, and by who calls it. The calls that one place makes
+in a Python loop are told apart by their order.""",
     references=(
         "github.com/jax-ml/jax/issues/3829",
         "github.com/jax-ml/jax/issues/11620",
@@ -187,4 +220,5 @@ hide behind one that is kept.""",
     bad=(NO_OUTPUTS, UNUSED_SUM),
     good=(ALIASED, UNUSED_RESULT, REPLACED_FUNCTION),
     check=check,
+    explains=Verdict.STALE,
 )

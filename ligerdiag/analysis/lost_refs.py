@@ -1,0 +1,304 @@
+"""What JAX lost of a program between the trace and XLA: outputs that need what a kernel leaves in a Ref, and do not get it.
+
+Compares the program as written, in which a Ref is a value and a kernel call returns what it leaves (see
+`compile.lowering.refs`), with the program that JAX gives to XLA. Both are evaluated in program order, with the labels of
+`labels`; each output of a kernel call that is declared to be one of its operands counts as a write.
+
+  (1) Calls are the same if they are one call of the user's code, whichever function JAX has put it in: a value that is saved
+      in one program and computed again in the other has the same set. Iterations are not told apart, then; they are, where
+      both programs have the same operations for the call.
+  (2) Operations are the same if their tags, opcodes and lines are, and are compared operand by operand. One is *stale* about
+      a call if an operand lacks FRESH, or has FRESH as it should and ORIG as it should not; *clobbered* if one has a FRESH
+      too many. A call that overwrites all of its operand, and reads none of it, hides what earlier iterations left there.
+  (3) Outputs are wrong that depend on a wrong operation, or whose own sets differ so.
+A store that no kernel makes counts, too, where the worker has marked it: there is a mark in the place of FRESH, and no ORIG.
+One into a Ref that all iterations share, where each meant its own, makes clobbered what depends on it.
+Not seen: a Ref whose reads and writes JAX has parted before they are in a function of their own.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers, is_same_operation
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
+from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet, compute_intended
+from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, count_loops, iterate_kernel_calls, tag_path_of
+from ligerdiag.artifacts.call_records import MovedRef, RefMove, RefStore
+from ligerdiag.effects.access import Access, ReadsBeforeWrite, WriteCoverage
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath, find_user_line
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.model.findings import SourceLine, Verdict
+
+_NOT_COMPUTED = having(
+    Trait.MOVES, Trait.BARRIER, Trait.FORWARDS, Trait.CONTROL_FLOW, Trait.CASTS, Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT
+) | {"concatenate", "dynamic-update-slice", "pad"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LostRef:
+    """A kernel call whose work on a Ref some outputs need, and do not see as they should."""
+
+    kernel: str
+    """The kernel's function name; empty for a store that no kernel makes."""
+    call: str
+    """Its name in the trace; empty where it has none."""
+    source: SourceLine | None
+    """The line of a store; None for a kernel call."""
+    tags: tuple[int, ...]
+    """Its operations in the program as written."""
+    is_missing: bool
+    """The program as written has an operation for it that XLA did not get."""
+    verdict: Verdict
+    """Stale or clobbered."""
+    outputs: tuple[str, ...]
+    reader: HloInstruction | None
+    """The first operation of the program as written that is wrong; None where only outputs are."""
+
+    def find_moves(self, moves: Sequence[MovedRef]) -> tuple[MovedRef, ...]:
+        """Returns those of the moves that are of this call or store."""
+        return tuple(move for move in moves if self.call and move.call == self.call)
+
+    def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
+        """Returns whether JAX has dropped the call where it runs the function around it again, and not moved a read."""
+        kinds = {move.kind for move in self.find_moves(moves)}
+        return kinds == {RefMove.DROPPED} or (not kinds and self.is_missing)
+
+
+def find_lost_refs(
+    program: HloModule,
+    lowered: HloModule,
+    effects_of: EffectsOf,
+    output_names: tuple[str, ...],
+    *,
+    call_names: Mapping[int, str],
+    stores: Sequence[RefStore] = (),
+    moves: Sequence[MovedRef] = (),
+) -> tuple[LostRef, ...]:
+    """Returns each call and store of which something is lost.
+
+    call_names: tag of a kernel's custom call to its name in the trace. stores: those that the worker has marked. moves: what
+    the trace knows of what JAX did to Refs.
+    """
+    numbers: dict[tuple[str | TagPath, int], int] = {}
+    writes = tuple(_find_writes(program, effects_of, call_names, numbers))
+    others = tuple(_find_writes(lowered, effects_of, call_names, numbers))
+    if not writes and not stores:
+        return ()
+    space = LabelSpace(len(numbers), max((write.loop_depth for write in (*writes, *others)), default=0))
+    ours, theirs = _join_carriers(program, lowered, compute_carriers(writes), compute_carriers(others))
+    as_written = _Side(program, writes, ours, effects_of, space)
+    as_lowered = _Side(lowered, others, theirs, effects_of, space)
+    meant, got = as_written.evaluate_with(stores), as_lowered.evaluate_with(stores)
+    comparison = _Comparison(
+        space,
+        _find_comparable(writes, others, effects_of),
+        {one.name: space.mark(one.name) for one in stores},
+        frozenset(move.call for move in moves if move.kind is RefMove.SHARED),
+    )
+    settled = {tag for tag, _ in _list_lines(program).items() & _list_lines(lowered).items()}
+    wrong = {
+        path: found
+        for path, tagged in meant.tagged.items()
+        if path in got.tagged and path[-1] in settled
+        if (found := comparison.compare_operations(tagged, got.tagged[path]))
+    }
+    reached = as_lowered.follow(wrong) if wrong else tuple(() for _ in output_names)
+    outputs: defaultdict[_Wrong, list[str]] = defaultdict(list)
+    for name, one, other, marks in zip(output_names, meant.outputs, got.outputs, reached, strict=False):
+        for key in dict.fromkeys((*comparison.compare(one, other), *marks)):
+            outputs[key].append(name)
+    there = {path[-1] for path in lowered.tags.values() if path}
+    operations = {path: one for one in program.instructions if (path := program.find_tag_path(one))}
+    found: list[LostRef] = []
+    for (number, verdict), names in outputs.items():
+        own = [write for write in writes if write.index == number]
+        tags = tuple(dict.fromkeys(write.tag_path[-1] for write in own if write.tag_path))
+        readers = sorted(path[-1:] for path, about in wrong.items() if (number, verdict) in about)
+        found.append(
+            LostRef(
+                kernel=own[0].kernel if own else "",
+                call=number if isinstance(number, str) else call_names.get(tags[0], "") if tags else "",
+                source=next((one.source for one in stores if one.name == number), None),
+                tags=tags,
+                is_missing=any(tag not in there for tag in tags),
+                verdict=verdict,
+                outputs=tuple(names),
+                reader=next((operations[path] for path in readers if path in operations), None),
+            )
+        )
+    return tuple(found)
+
+
+def _list_lines(module: HloModule) -> dict[int, tuple[str, int] | None]:
+    """Maps the tag of each operation that computes to the user's line that it comes from.
+
+    Those that only put elements elsewhere are left out: JAX makes them as well, to hand on what it saves in a loop, and one
+    is like another.
+    """
+    found: dict[int, tuple[str, int] | None] = {}
+    for one in module.instructions:
+        if (path := module.find_tag_path(one)) and one.opcode not in _NOT_COMPUTED:
+            line = find_user_line(module, one)
+            found[path[-1]] = None if line is None else (line.file, line.line)
+    return found
+
+
+type _Wrong = tuple[int | str, Verdict]
+"""Number of a write, or name of a store, and whether a value is stale or clobbered about it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """One of the two programs."""
+
+    module: HloModule
+    writes: tuple[HiddenWrite, ...]
+    carriers: Carriers
+    effects_of: EffectsOf
+    space: LabelSpace
+
+    def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
+        """Returns its dependence sets, with a mark for each of the stores."""
+        found = self._evaluate({})
+        if not stores:
+            return found
+        places = {path[:-1] for path in found.tagged}
+        return self._evaluate({(*place, one.tag): self.space.mark(one.name) for one in stores for place in places})
+
+    def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
+        """Returns for each output what the operations that it depends on are wrong about."""
+        marks = {one: self.space.mark((_WRONG, one)) for found in wrong.values() for one in found}
+        outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
+        return tuple(tuple(one for one, mark in marks.items() if labels & mark) for labels in outputs)
+
+    def _evaluate(self, marked: Mapping[TagPath, Labels]) -> Intended:
+        return compute_intended(self.module, self.writes, self.carriers, self.effects_of, self.space, marked=marked)
+
+
+_WRONG = "wrong"
+"""In the key of a mark on an operation, beside that of a store."""
+
+
+def _find_writes(
+    module: HloModule,
+    effects_of: EffectsOf,
+    call_names: Mapping[int, str],
+    numbers: dict[tuple[str | TagPath, int], int],
+) -> Iterator[HiddenWrite]:
+    """Yields a write for each operand that an output of a call is declared to be; adds to `numbers`."""
+    for frames, call in iterate_kernel_calls(module):
+        path = tag_path_of(module, frames)
+        for operand, output in sorted(call.operand_output_aliases.items()):
+            name = call_names.get(path[-1], "") if path else ""
+            number = numbers.setdefault((name or path, operand), len(numbers))
+            kernel = effects_of(call).kernel
+            yield HiddenWrite(number, kernel, operand, False, path, count_loops(module, frames), frames, module, output)
+
+
+def _join_carriers(
+    program: HloModule, lowered: HloModule, ours: Carriers, theirs: Carriers
+) -> tuple[Carriers, Carriers]:
+    """Returns the carriers of both modules: each operation that carries in one, and that both have, carries in both."""
+    paths: dict[TagPath, dict[int, HloInstruction]] = {}
+    for carriers in (ours, theirs):
+        for path, found in carriers.paths.items():
+            for operation, number in found:
+                paths.setdefault(path, {}).setdefault(number, operation)
+    parameters = {
+        number: tuple(dict.fromkeys((*ours.parameters.get(number, ()), *theirs.parameters.get(number, ()))))
+        for number in (*ours.parameters, *theirs.parameters)
+    }
+    found = [_list_operations(module, paths) for module in (program, lowered)]
+    common = found[0].keys() & found[1].keys()
+    joined = [
+        Carriers(
+            {(path, one.id): tuple(paths[path]) for path in common for one in operations[path]},
+            {path: tuple((one, number) for number, one in paths[path].items()) for path in common},
+            parameters,
+        )
+        for operations in found
+    ]
+    return joined[0], joined[1]
+
+
+def _list_operations(
+    module: HloModule, paths: Mapping[TagPath, Mapping[int, HloInstruction]]
+) -> dict[TagPath, list[HloInstruction]]:
+    """Maps those of the paths to their operations in the module. A path through calls ends at the operation's own tag."""
+    own: defaultdict[int, list[HloInstruction]] = defaultdict(list)
+    for one in module.instructions:
+        path = module.find_tag_path(one)
+        if path:
+            own[path[-1]].append(one)
+    found: dict[TagPath, list[HloInstruction]] = {}
+    for path, carried in paths.items():
+        opcodes = {one.opcode for one in carried.values()}
+        alike = [one for one in own[path[-1]] if any(is_same_operation(opcode, one) for opcode in opcodes)]
+        if alike:
+            found[path] = alike
+    return found
+
+
+def _find_comparable(
+    writes: tuple[HiddenWrite, ...], others: tuple[HiddenWrite, ...], effects_of: EffectsOf
+) -> frozenset[int]:
+    """Returns the numbers of the writes whose iterations can be compared, by (1) and (2)."""
+    ours, theirs = defaultdict[int, set[tuple[TagPath, int]]](set), defaultdict[int, set[tuple[TagPath, int]]](set)
+    hiding: set[int] = set()
+    for side, found in ((ours, writes), (theirs, others)):
+        for write in found:
+            side[write.index].add((write.tag_path, write.loop_depth))
+            if _overwrites_all(write, effects_of):
+                hiding.add(write.index)
+    return frozenset(number for number, found in ours.items() if found == theirs[number] and number not in hiding)
+
+
+def _overwrites_all(write: HiddenWrite, effects_of: EffectsOf) -> bool:
+    effects = effects_of(write.call)
+    if write.operand >= len(effects.operands) or effects.operands[write.operand] is not Access.WRITE:
+        return False
+    use = effects.operand_uses[write.operand] if write.operand < len(effects.operand_uses) else None
+    return use is not None and use.coverage is WriteCoverage.COMPLETE and use.reads_before_write is ReadsBeforeWrite.NO
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Comparison:
+    space: LabelSpace
+    comparable: frozenset[int]
+    stores: Mapping[str, Labels]
+    """Names of stores to their marks."""
+    shared: frozenset[str]
+    """Names of those into a Ref that iterations share."""
+
+    def compare_operations(self, meant: TaggedSet, got: TaggedSet) -> tuple[_Wrong, ...]:
+        """Returns what is wrong about an operation."""
+        if meant.opcode != got.opcode:
+            return ()
+        if meant.edges and len(meant.edges) == len(got.edges):
+            pairs = [(one, other) for (_, one), (_, other) in zip(meant.edges, got.edges, strict=True)]
+        else:
+            pairs = [(meant.labels, got.labels)]
+        return tuple(dict.fromkeys(found for one, other in pairs for found in self.compare(one, other)))
+
+    def compare(self, meant: Labels, got: Labels) -> tuple[_Wrong, ...]:
+        """Returns what is wrong about a value, by (2)."""
+        space = self.space
+        missing = [(name, Verdict.STALE) for name, mark in self.stores.items() if meant & ~got & mark]
+        added = [
+            (name, Verdict.CLOBBERED)
+            for name, mark in self.stores.items()
+            if got & mark and (name in self.shared or not meant & mark)
+        ]
+        if meant == got:
+            return tuple(added)
+        fresh, seen = space.any_fresh(meant), space.any_fresh(got)
+        around = space.any_original(got) & ~space.any_original(meant) & fresh
+        stale, clobbered = fresh & ~seen | around, seen & ~fresh
+        for number in self.comparable:
+            mine, its = (labels & space.all_fresh(number) for labels in (meant, got))
+            if mine and its & ~mine:
+                clobbered |= space.fresh(number)
+        found = [(number, Verdict.STALE) for number in space.writes_of(stale)]
+        more = [(number, Verdict.CLOBBERED) for number in space.writes_of(clobbered & ~stale)]
+        return (*found, *more, *missing, *added)

@@ -1,0 +1,337 @@
+"""Worker side: what JAX does to the Refs of a program while it differentiates, and the same program without Refs.
+
+To JAX's transformations a function is a list of equations, each of which needs its operands and nothing else. A Ref is not
+like that: a read needs every write before it. Where JAX takes a function apart, it may separate them:
+  1. Of the body of a scan that it differentiates, it takes out whatever needs no iteration: a Ref of a constant is made
+     once, before the loop, and so is a read of it, while the kernel call or the store that comes between stays in the loop.
+  2. Of the body of `jax.checkpoint` it computes again what the backward pass needs. A call with an effect is not made again;
+     the Ref is made anew, and read as it was before the call.
+What XLA gets is then another program than the author's. Both are found where JAX decides them (`watch_refs`).
+
+**The program as written** has no Refs: in the trace that holds the intent each jaxpr that makes a Ref is *discharged*, by
+JAX's own function, as soon as it is traced and before anything is done with it (`discharge_refs`). A Ref is then a value, a
+store gives another one, and a kernel call returns what it leaves. JAX is right about values. It discharges every Ref itself,
+but only when all else is done.
+
+The functions are JAX's own, without a promise. A JAX that lacks one, or an error of one, leaves the Refs as they are.
+"""
+
+import importlib
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from jax.extend import source_info_util
+
+from ligerdiag.artifacts.call_records import MovedRef, RefMove
+from ligerdiag.compile.lowering.binds import compute_kernel_name, read_traceback
+from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
+from ligerdiag.compile.lowering.recomputed import wrapped
+from ligerdiag.compile.lowering.tags import read_call_name
+from ligerdiag.model.findings import SourceLine
+
+_MAKES = frozenset({"new_ref", "empty_ref"})
+_READS = frozenset({"get", "freeze"})
+_ENDS = frozenset({"free_ref"})
+_LOOPS = "_scan_known_hoisting"
+"""JAX's function of 1, for a scan; see also `loops`."""
+_SPLIT = "partial_eval_jaxpr_custom"
+_SPLIT_REFS = "partial_eval_jaxpr_stateful"
+"""JAX's functions of 2."""
+
+
+@dataclass(slots=True)
+class RefNotes:
+    """A note about one trace."""
+
+    are_split: bool = False
+    """Some function that is traced inside of another one makes a Ref: JAX may take it apart."""
+    moves: list[MovedRef] = field(default_factory=list[MovedRef])
+    sites: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
+    """The lines of what has a name (see `call_names`)."""
+    made: SourceLine | None = None
+    """The line of the last Ref that JAX has made while it took a function apart."""
+
+    def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
+        """Returns the access that a primitive makes. JAX's own lines are those of the forward pass, also of a rule's."""
+        name = read_call_name(source_info.name_stack)
+        lines, function = read_traceback(source_info.traceback)
+        line = SourceLine(file=lines[0][0], line=lines[0][1], function=function) if lines else None
+        kernel = compute_kernel_name(params) if primitive.name in PRIMITIVES else ""
+        return _Access(self.sites.get(name, line), kernel, name)
+
+    def add(self, move: MovedRef) -> None:
+        """Takes note of a move, once."""
+        if move not in self.moves:
+            self.moves.append(move)
+
+
+@contextmanager
+def discharge_refs() -> Generator[None]:
+    """Inside of the context, jaxprs make no Refs."""
+    frames, discharge = _find_frames(), _find_discharge()
+    if frames is None or discharge is None:
+        yield
+        return
+    with wrapped(frames, "to_jaxpr", lambda method: _discharging(method, discharge)):
+        yield
+
+
+def _discharging(make: Callable[..., Any], discharge: Callable[..., Any]) -> Callable[..., Any]:
+    def made(self: Any, *args: Any, **kwargs: Any) -> Any:
+        jaxpr, values = make(self, *args, **kwargs)
+        if not _makes_refs(jaxpr):
+            return jaxpr, values
+        try:
+            pure = discharge(jaxpr.with_consts(values), should_discharge=False)
+        except Exception as fault:  # a call that gets a Ref from outside as well, say
+            traceback.print_exception(fault)
+            return jaxpr, values
+        return pure, list(pure.consts)
+
+    return made
+
+
+@contextmanager
+def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
+    """Notes what JAX does to Refs in what is traced inside of the context. sites: lines of names, filled meanwhile."""
+    notes = RefNotes(sites=sites)
+    frames, evaluation = _find_frames(), _partial_eval()
+    loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
+    with ExitStack() as stack:
+        if frames is not None:
+            stack.enter_context(wrapped(frames, "to_jaxpr", lambda method: _looking(method, notes)))
+            stack.enter_context(
+                wrapped(evaluation.JaxprTrace, "process_primitive", lambda method: _following(method, notes))
+            )
+            names = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]
+            if len(names) == 2:  # the one calls the other
+                names = [_SPLIT_REFS]
+            for name in names:
+                stack.enter_context(wrapped(evaluation, name, lambda function: _comparing(function, notes)))
+            if hasattr(loops, _LOOPS):
+                stack.enter_context(wrapped(loops, _LOOPS, lambda function: _taking_out(function, notes)))
+        with blame_refs(notes):
+            yield notes
+
+
+@contextmanager
+def blame_refs(notes: RefNotes) -> Generator[None]:
+    """Keeps with a fault of JAX's about a Ref that it has moved what `explain_refs` says of it."""
+    try:
+        yield
+    except Exception as fault:
+        said = " ".join(str(fault).split())
+        if notes.made is not None and any(known in said for known in _FAULTS):
+            setattr(fault, _CURE, f"{notes.made.file}:{notes.made.line}")
+        raise
+
+
+_FAULTS = ("does not have a corresponding jaxpr input", "mutable array references cannot be returned")
+"""What JAX says of a function that it has taken apart so that a Ref is made on one side and used on the other. Its traceback
+does not say where: it has no frames of JAX's own."""
+_CURE = "__ligerdiag_cure__"
+
+
+def explain_refs(fault: BaseException) -> str:
+    """Returns the message of a fault of JAX's that is about a Ref which it has moved; empty for another one."""
+    place: object = getattr(fault, _CURE, None)
+    if place is None:
+        return ""
+    said = " ".join(str(fault).split()).partition(". ")[0]
+    return (
+        f"JAX takes the Ref of {place} out of the loop, or the function, that it differentiates, leaves what writes it, and"
+        " fails: make the Ref of a value of the iteration, as `jax.new_ref(0 * x)` of `x`, or return what is written as an"
+        f" output (LD023). {type(fault).__name__}: {said}"
+    )
+
+
+def _looking(make: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
+    def made(self: Any, trace: Any, *args: Any, **kwargs: Any) -> Any:
+        jaxpr, values = make(self, trace, *args, **kwargs)
+        outer = getattr(trace, "parent_trace", None)
+        if type(outer).__name__ != "EvalTrace" and _makes_refs(jaxpr):
+            notes.are_split = True
+        return jaxpr, values
+
+    return made
+
+
+@dataclass(slots=True, eq=False)
+class _Accesses:
+    """The accesses of one Ref, in program order, while JAX evaluates a jaxpr in part."""
+
+    made: SourceLine | None = None
+    staged_write: "_Access | None" = None
+    """The last one that stays behind."""
+    staged_read: "_Access | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    line: SourceLine | None
+    kernel: str
+    call: str
+
+
+def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
+    """1 above, for `JaxprTrace.process_primitive`: what is known is done now, the rest when the staged jaxpr runs."""
+
+    accesses: dict[tuple[int, int], _Accesses] = {}
+    kept: list[Any] = []  # so that what is known by its id keeps it
+
+    def processed(self: Any, primitive: Any, tracers: Any, params: Any, /, *rest: Any) -> Any:
+        results = process(self, primitive, tracers, params, *rest)
+        try:
+            if primitive.name in _MAKES:
+                value = results.pval.get_known() if hasattr(results, "pval") else results
+                kept.extend((self, value))
+                here = notes.describe(primitive, params, source_info_util.current())
+                accesses[id(self), id(value)] = _Accesses(here.line)
+                notes.made = here.line
+            elif kept and primitive.name not in _ENDS:
+                values = [self.to_jaxpr_tracer(one).pval.get_known() for one in tracers]
+                found = [accesses[id(self), id(one)] for one in values if (id(self), id(one)) in accesses]
+                if found:
+                    here = notes.describe(primitive, params, source_info_util.current())
+                    is_staged = any(value is None for value in values)
+                    _follow(found, here, notes, is_read=primitive.name in _READS, is_staged=is_staged)
+        except Exception as fault:  # a note is missing then, and nothing else
+            traceback.print_exception(fault)
+        return results
+
+    return processed
+
+
+def _follow(found: Sequence[_Accesses], here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
+    """Takes note of an access that is done now, and stands behind one that is done later, if one of the two is a write."""
+    for accesses in found:
+        if is_staged and is_read:
+            accesses.staged_read = here
+        elif is_staged:
+            accesses.staged_write = here
+        elif accesses.staged_write is not None:
+            notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, here, accesses.staged_write))
+        elif accesses.staged_read is not None and not is_read:
+            notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, accesses.staged_read, here))
+
+
+def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
+    """A Ref that each iteration makes anew, and that all of them get once it is made before the loop."""
+
+    def taken_out(jaxpr: Any, known_consts: Any, *args: Any, **kwargs: Any) -> Any:
+        result = take_out(jaxpr, known_consts, *args, **kwargs)
+        try:
+            new_jaxpr, new_consts = result[0], result[1]
+            own = {id(value) for value in known_consts}
+            for variable, value in zip(new_jaxpr.invars, new_consts, strict=False):
+                if _is_ref(variable) and id(value) not in own:
+                    _note_shared(jaxpr, new_jaxpr, variable, notes)
+        except Exception as fault:
+            traceback.print_exception(fault)
+        return result
+
+    return taken_out
+
+
+def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> None:
+    """A Ref of the body that stands outside now: the first write and the first read of it that stay inside."""
+    uses = [one for one in staged.eqns if any(operand is variable for operand in one.invars)]
+    writes = [one for one in uses if one.primitive.name not in _READS]
+    reads = [one for one in uses if one.primitive.name in _READS]
+    made = next((one for one in jaxpr.eqns if one.primitive.name in _MAKES), None)
+    if uses and _overwrites_all(uses[0]):
+        return  # what other iterations left there is not seen
+    if writes and (reads or any(one.primitive.name in PRIMITIVES for one in writes)):
+        line = None if made is None else _describe_equation(made, notes).line
+        read, write = (_describe_equation(one, notes) for one in ((reads or writes)[0], writes[0]))
+        notes.add(_describe(RefMove.SHARED, line, read, write))
+
+
+def _overwrites_all(use: Any) -> bool:
+    """Returns whether it is a store into the whole Ref, whose old value is not taken."""
+    if use.primitive.name != "swap":
+        return False
+    is_dropped = all(type(result).__name__ == "DropVar" for result in use.outvars)
+    return is_dropped and use.invars[0].aval.shape == use.invars[1].aval.shape
+
+
+def _comparing(split: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
+    """2 above, for the function that splits a jaxpr into what is known and what is computed again."""
+
+    def compared(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
+        result = split(jaxpr, *args, **kwargs)
+        try:
+            _compare(jaxpr, result[1], notes)
+        except Exception as fault:
+            traceback.print_exception(fault)
+        return result
+
+    return compared
+
+
+def _compare(body: Any, staged: Any, notes: RefNotes) -> None:
+    for making in body.eqns:
+        if making.primitive.name not in _MAKES:
+            continue
+        reference = making.outvars[0]
+        kept = [one for one in staged.eqns if reference in one.invars]
+        reads = [one for one in kept if one.primitive.name in _READS]
+        gone = [
+            one
+            for one in body.eqns
+            if any(operand is reference for operand in one.invars)
+            and one.primitive.name not in _READS | _ENDS
+            and not any(other.primitive is one.primitive and _is_same(other, one) for other in kept)
+        ]
+        for write in gone:
+            after = [one for one in reads if _stands_behind(body, write, one)]
+            if after:
+                made, read, gone = (_describe_equation(one, notes) for one in (making, after[0], write))
+                notes.add(_describe(RefMove.DROPPED, made.line, read, gone))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one.source_info is other.source_info or (bool(one.outvars) and one.outvars == other.outvars)
+
+
+def _stands_behind(body: Any, write: Any, read: Any) -> bool:
+    places = {id(one): number for number, one in enumerate(body.eqns)}
+    found = [number for number, one in enumerate(body.eqns) if _is_same(one, read) and one.primitive is read.primitive]
+    return any(number > places[id(write)] for number in found)
+
+
+def _describe(kind: RefMove, made: SourceLine | None, read: _Access, write: _Access) -> MovedRef:
+    return MovedRef(kind=kind, made=made, read=read.line, write=write.line, kernel=write.kernel, call=write.call)
+
+
+def _describe_equation(equation: Any, notes: RefNotes) -> _Access:
+    return notes.describe(equation.primitive, equation.params, equation.source_info)
+
+
+def _makes_refs(jaxpr: Any) -> bool:
+    return any(one.primitive.name in _MAKES for one in jaxpr.eqns)
+
+
+def _is_ref(variable: Any) -> bool:
+    return type(variable.aval).__name__ == "AbstractRef"
+
+
+def _find_frames() -> Any:
+    """Returns JAX's class of a function that is being traced; None before 0.5 or so, where there is another one."""
+    frames = getattr(_partial_eval(), "JaxprStackFrame", None)
+    return frames if hasattr(frames, "to_jaxpr") else None
+
+
+def _find_discharge() -> Callable[..., Any] | None:
+    try:
+        library = importlib.import_module("jax._src.state.discharge")
+    except ImportError:
+        return None
+    return getattr(library, "discharge_state", None)
+
+
+def _partial_eval() -> Any:
+    return importlib.import_module("jax._src.interpreters.partial_eval")

@@ -1,0 +1,175 @@
+"""LD023 moved-by-jax: JAX has moved the read of a Ref to the other side of a write, before XLA saw the program."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.lost_refs import LostRef
+from ligerdiag.artifacts.call_records import MovedRef, RefMove
+from ligerdiag.hlo.module import find_user_line
+from ligerdiag.model.findings import Finding, Severity, SourceLine, Verdict
+from ligerdiag.rules.rule import Example, Reproduction, Rule
+from ligerdiag.rules.wording import begin_sentence, render_at
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """Reports each kernel call, and each store, whose work on a Ref is lost to an output."""
+    for lost in context.lost_refs:
+        if not lost.is_dropped(context.moved_refs):
+            yield _report(context, lost)
+
+
+def _report(context: Context, lost: LostRef) -> Finding:
+    move = next((move for move in lost.find_moves(context.moved_refs) if move.kind is not RefMove.DROPPED), None)
+    site = lost.source or next((context.sites[tag] for tag in lost.tags if tag in context.sites), None)
+    read = None if move is None else move.read
+    if read is None and lost.reader is not None:
+        read = find_user_line(context.program, lost.reader)
+    writer = f"`{lost.kernel}`" if lost.kernel else "a store"
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=_describe(lost, move, writer),
+        outputs=lost.outputs,
+        source=read or site,
+        kernel=lost.kernel,
+        evidence=_list_evidence(move, writer, site, read),
+        help=(
+            "make the Ref of a value of the iteration, as `jax.new_ref(0 * x)` of `x`, or return what is written as an"
+            " output; `ligerdiag explain LD023` has the text of a report to JAX"
+        ),
+    )
+
+
+def _describe(lost: LostRef, move: MovedRef | None, writer: str) -> str:
+    if lost.verdict is Verdict.CLOBBERED:
+        who = begin_sentence(lost.outputs, "sees", "see")
+        what = f"what {writer} leaves in a Ref in other iterations"
+        return f"{who} {what}: JAX makes the Ref once, before the loop" if move is not None else f"{who} {what}"
+    who = begin_sentence(lost.outputs, "misses", "miss")
+    if move is not None and move.kind is RefMove.SHARED:
+        return f"{who} what {writer} leaves in a Ref: JAX makes the Ref once, before the loop"
+    if move is not None:
+        return f"{who} what {writer} leaves in a Ref: JAX has moved the read out of the loop, before the write"
+    return f"{who} what {writer} leaves in a Ref: JAX has parted the two while it took a function apart"
+
+
+def _list_evidence(
+    move: MovedRef | None, writer: str, site: SourceLine | None, read: SourceLine | None
+) -> tuple[tuple[str, str], ...]:
+    written = (
+        f"{writer} writes it in each iteration{render_at(site)}" if move else f"{writer} writes it{render_at(site)}"
+    )
+    if move is None:
+        return (("write", written), ("read", f"the first reader that gets another value{render_at(read)}"))
+    made = f"the Ref is made once{render_at(move.made)}, before the loop, for what it is made of needs no iteration"
+    if move.kind is RefMove.SHARED:
+        return (("ref", made), ("write", written), ("read", f"it is read after it{render_at(read)}"))
+    return (("ref", made), ("read", f"it is read there, too{render_at(read)}"), ("write", written))
+
+
+_BEFORE = """\
+import jax
+import jax.numpy as jnp
+
+from ligerdiag import Arg, Case
+
+
+"""
+_LOSS = """
+
+def step(chunks, w):
+    def loss(w):
+        total, _ = jax.lax.scan(lambda total, x: (total + sine(x * w), None), jnp.zeros(128), chunks)
+        return (total**2).sum()
+
+    value, gradient = jax.value_and_grad(loss)(w)
+    return {"loss": value, "gradient": gradient}
+
+
+CASE = Case(name="NAME", function=step, args=(Arg(shape=(3, 128)), Arg(shape=(128,))))
+"""
+
+
+def _make(about: str, name: str, code: str) -> Example:
+    return Example(about=about, code=_BEFORE + code + _LOSS.replace("NAME", name))
+
+
+OF_ZEROS = _make(
+    "JAX makes the Ref once, before the loop, and reads it there: the loss is 0, and so is its gradient.",
+    "of_zeros",
+    """\
+def sine(x):
+    ref = jax.new_ref(jnp.zeros(128))
+    ref[...] = jnp.sin(x)
+    return ref[...]
+""",
+)
+
+OF_ITERATION = _make(
+    "The Ref is made of a value of the iteration: it stays in the loop.",
+    "of_iteration",
+    """\
+def sine(x):
+    ref = jax.new_ref(0 * x)
+    ref[...] = jnp.sin(x)
+    return ref[...]
+""",
+)
+
+OUTPUT = _make(
+    "Without a Ref there is nothing to move.",
+    "output",
+    """\
+def sine(x):
+    return jnp.sin(x)
+""",
+)
+
+RULE = Rule(
+    id="LD023",
+    name="moved-by-jax",
+    severity=Severity.ERROR,
+    summary="JAX has moved the read of a Ref before the write, or shares the Ref between iterations",
+    what_it_does="""\
+Compares the program as written, in which a Ref is a value and whatever writes it gives another one, with the program that
+JAX gives to XLA. A kernel call or a store is reported if an output needs what it leaves in a Ref, and does not get it, or
+gets what another iteration has left there.""",
+    why="""\
+When JAX differentiates a scan, or a `lax.map` or `fori_loop` that becomes one, it takes out of the loop what needs no
+iteration. A Ref of a constant is made before the loop then, and so is a read of it, for both need nothing else; the kernel
+call or the store that comes between needs the iteration, and stays. The read gives what the Ref was made of: zeros, mostly.
+Nothing fails, and XLA is not to blame: it never sees the program as it was written. The schedule is right about what it
+got, and a test of the forward pass alone is right, too.""",
+    what_to_do="""\
+Make the Ref of a value of the iteration: `jax.new_ref(0 * x)` where `x` is one, in the place of
+`jax.new_ref(jnp.zeros(...))`. Or return what is written as an output of the kernel (`out_type`), without a Ref. With
+`jax.freeze` in the place of a read, and where the function is jitted inside of the loop, JAX 0.11.2 fails instead: the cure
+is the same.
+
+The text of a report to JAX (github.com/jax-ml/jax/issues):
+
+> **Differentiating a scan moves the read of a Ref before the write.** A `jax.new_ref` of a constant in the body of a scan,
+> and `ref[...]` of it, are loop-invariant to `_scan_known_hoisting` (jax/_src/lax/control_flow/loops.py, 0.11.2): both move
+> out of the loop, while the write between them stays. With `def f(x): r = jax.new_ref(jnp.zeros(4)); r[...] = jnp.sin(x);
+> return r[...]` and `loss = lambda w: jax.lax.scan(lambda c, x: (c + f(x * w), None), jnp.zeros(4), xs)[0].sum()`,
+> `loss(w)` is right, and `jax.value_and_grad(loss)(w)` gives 0.0 and zeros, on the CPU, too. With `jax.freeze(r)` it raises
+> "JaxprInputEffect Write<...> does not have a corresponding jaxpr input". A Ref that the body makes should count as unknown
+> there, as the Refs that it closes over do.""",
+    limits="""\
+What the trace does not show is not seen: a Ref in a function that JAX has taken apart before it was traced as one, and a
+dump from elsewhere, which has no program as written. Of a store that no kernel makes, what else depends on the stored value
+hides that the read misses it.""",
+    references=("docs.jax.dev/en/latest/array_refs.html",),
+    reproduced=(
+        Reproduction(
+            report="rwth-i6/returnn (rel_pos_att_triton.py in a scan over layers)",
+            case="",
+            reproduced="a kernel that writes a Ref of zeros in a differentiated scan: the forward pass never sees it",
+            missing="the model around it",
+        ),
+    ),
+    bad=(OF_ZEROS,),
+    good=(OF_ITERATION, OUTPUT),
+    check=check,
+    explains=Verdict.STALE,
+)
