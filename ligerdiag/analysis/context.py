@@ -45,6 +45,7 @@ from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.fused_aliases import find_broken_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.shared_bytes import SharedBytes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 from ligerdiag.model.findings import SourceLine
 
@@ -69,6 +70,8 @@ class Context(EvaluatedPair):
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
     mixed_up: MixedUp | None = None
+    shared: tuple[SharedBytes, ...] = ()
+    """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
     derived: frozenset[str] = frozenset()
     """Names of the outputs of a folded program of which program order does not give what is meant, see `find_derived`."""
 
