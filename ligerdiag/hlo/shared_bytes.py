@@ -23,23 +23,25 @@ overwrites behind XLA's back. Nothing is said of values without bytes, and of co
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.dataflow import (
+    PASSED_ON,
     Dataflow,
     Definition,
     Position,
     Positions,
     Through,
+    find_start,
     search,
     takes_operands_apart,
 )
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 _LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
@@ -210,8 +212,59 @@ class _Pair:
     is_kept: bool = False
 
 
+class _Joined:
+    """The definitions of an assignment, and one more wherever a loop or a conditional joins several values: XLA lists these,
+    and a file, or an assignment that is worked out from XLA's rules, may lack them."""
+
+    def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
+        self._module: Final = module
+        self._flow: Final = Dataflow(module, PASSED_ON)
+        self._positions: Final = Positions(module, buffers)
+        self.definitions: dict[int, tuple[tuple[ShapeIndex, int], ...]] = dict(buffers.definitions)
+        for computation in module.computations.values():  # callees come first
+            for one in computation.instructions:
+                if one.opcode == "while":
+                    self._add_state(one)
+                elif one.opcode == "conditional":
+                    self._add_result(one)
+
+    def _add_state(self, loop: HloInstruction) -> None:
+        """Adds the elements of a loop's state that its body does not leave as they came, or exchange for an equal one."""
+        callees = [self._module.computations[number] for number in loop.called_computations]
+        body, state = callees[0].root, callees[0].parameters[0]
+        given = {index: self._find_source((loop.operands[0], index)) for index in iterate_leaves(loop.shape)}
+        left = {index: self._find_source((body, index), state) for index in given}
+        kept = {index for index, source in left.items() if source[0] == state.id}
+        while lost := {i for i in kept if left[i][1] not in kept or given[i] != given[left[i][1]]}:
+            kept -= lost
+        for index in given.keys() - kept:
+            for holder in (loop, *(callee.parameters[0] for callee in callees)):
+                self._add(holder, index, (loop.operands[0], index))
+
+    def _add_result(self, conditional: HloInstruction) -> None:
+        roots = [self._module.computations[number].root for number in conditional.called_computations]
+        for index in iterate_leaves(conditional.shape):
+            if len({self._find_source((root, index)) for root in roots}) > 1:
+                self._add(conditional, index, (roots[0], index))
+
+    def _find_source(self, position: Position, end: HloInstruction | None = None) -> Definition:
+        """Returns the definition of the value; end: a parameter at which the walk ends, too."""
+        while position[0] is not end and all(i != position[1] for i, _ in self.definitions.get(position[0].id, ())):
+            source = next(self._flow.list_sources(*position), None)
+            if source is None:
+                break
+            position = source
+        return position[0].id, position[1]
+
+    def _add(self, instruction: HloInstruction, index: ShapeIndex, source: Position) -> None:
+        number, listed = self._positions.find(*source), self.definitions.get(instruction.id, ())
+        if number is not None and all(known != index for known, _ in listed):
+            self.definitions[instruction.id] = (*listed, (index, number))
+
+
 class _Walk:
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
+        buffers = replace(buffers, definitions=_Joined(module, buffers).definitions)
         self._module: Final = module
         self._slices: Final = buffers.slices
         self._definitions: Final = buffers.definitions
@@ -233,12 +286,10 @@ class _Walk:
         for computation in running:
             for one in computation.instructions:
                 self._give_names(one)
-        for one in entry.parameters:
+        constants = [one for computation in running for one in computation.instructions if one.opcode == "constant"]
+        self._join_constants(constants)
+        for one in (*entry.parameters, *constants):
             self._write(one, 0, frozenset())
-        for computation in running:
-            for one in computation.instructions:
-                if one.opcode == "constant":
-                    self._write(one, 0, frozenset())
         self._run(entry)
         for leaf in self._list_leaves(entry.root):
             outputs.append(self._read_leaf(leaf, None))
@@ -263,7 +314,7 @@ class _Walk:
             for index in iterate_leaves(instruction.shape):
                 listed = [(one.id, index) for one in same if (one.id, index) in self._places]
                 self._names.update((name, listed[0]) for name in listed[1:])
-        elif instruction.opcode == "fusion" and len(self._definitions.get(instruction.id, ())) > 2:
+        elif instruction.opcode == "fusion" and len(self._definitions.get(instruction.id, ())) > 1:
             root = self._module.computations[instruction.called_computations[0]].root
             first: dict[Definition, Definition] = {}
             for index in iterate_leaves(instruction.shape):
@@ -271,6 +322,15 @@ class _Walk:
                 name = first.setdefault((value.id, rest), (instruction.id, index))
                 if name != (instruction.id, index):
                     self._names[instruction.id, index] = name
+
+    def _join_constants(self, constants: Iterable[HloInstruction]) -> None:
+        """Joins the names of constants that hold the same, where they lie in the same bytes."""
+        known: dict[int, HloInstruction] = {}
+        for one in constants:
+            for index, number in self._definitions.get(one.id, ()):
+                first = known.setdefault(number, one)
+                if first is not one and first.proto.literal == one.proto.literal:
+                    self._names[one.id, index] = first.id, index
 
     def _list_leaves(self, value: HloInstruction) -> tuple[_Leaf, ...]:
         found = self._leaves.get(value.id)
@@ -298,15 +358,15 @@ class _Walk:
             if opcode == "while":
                 self._run_loop(instruction)
                 continue
-            results = frozenset[Definition]()
             if opcode in _WAITS:
-                results = frozenset([leaf[0] for leaf in self._list_leaves(instruction) if leaf is not None])
+                self._wait(instruction)
+                continue
             wrong, read = 0, set[Definition]()
             for operand in instruction.operands:
                 for leaf in self._list_leaves(operand):
                     if leaf is not None:
                         read.add(leaf[0])
-                        wrong |= self._read_leaf(leaf, instruction, results)
+                        wrong |= self._read_leaf(leaf, instruction)
             if opcode == "conditional":
                 self._run_branches(instruction)
                 continue
@@ -317,6 +377,17 @@ class _Walk:
                 read.clear()
             if instruction.id in self._definitions:
                 self._write(instruction, wrong, read)
+
+    def _wait(self, done: HloInstruction) -> None:
+        """See (5)."""
+        results = self._list_leaves(done)
+        names = frozenset([leaf[0] for leaf in results if leaf is not None])
+        start = find_start(self._module, done) if done.opcode == "send-done" else None
+        waited = (*done.operands, *(start.operands[:1] if start is not None and start.opcode == "send" else ()))
+        leaves = [leaf for operand in waited for leaf in self._list_leaves(operand)]
+        wrong = _unite(self._read_leaf(leaf, done, names) for leaf in leaves if leaf is None or leaf[0] not in names)
+        if wrong:
+            self._rename(results, [wrong | (self._peek(leaf) if leaf is not None else 0) for leaf in results])
 
     def _run_loop(self, loop: HloInstruction) -> None:
         """See (4)."""

@@ -28,6 +28,7 @@ CONSEQUENCES = {
     "LD005": Verdict.UNKNOWN,
     "LD014": Verdict.UNKNOWN,
     "LD022": Verdict.STALE,
+    "LD024": Verdict.CLOBBERED,
 }
 """The verdict that a rule gives its outputs."""
 
@@ -39,7 +40,7 @@ def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:
     return [finding for finding in judge(example).findings if finding.rule == rule.id]
 
 
-WITHOUT_A_KERNEL = {"LD021"}
+WITHOUT_A_KERNEL = {"LD021", "LD024"}
 WITHOUT_A_LINE = {"LD016"}
 """Rules whose findings come from numbers alone: an output, and no line."""
 
@@ -114,6 +115,7 @@ def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, 
         ("LD014", "jt.triton_call(h, kernel=forging_kernel"),
         ("LD021", "start = jnp.tanh(value)"),
         ("LD022", "plus = plgpu.kernel(double_kernel"),
+        ("LD024", "return jnp.concatenate([v[PIECE * i + LOW"),
         ("LD015", "h @ w.T  # h is meant to be doubled by now"),
     ],
 )

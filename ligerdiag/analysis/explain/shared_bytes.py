@@ -22,6 +22,20 @@ def name_reader(pair: SharedBytes) -> str:
     return "the caller keeps" if pair.is_kept else "the program returns"
 
 
+def describe_pair(pair: SharedBytes) -> str:
+    """Returns one clause: what XLA has done to the lost value."""
+    lost, other = name_position(pair.lost), name_position(pair.other)
+    if pair.lost[0] is pair.other[0]:
+        return f"XLA has two results of one instruction, `{lost}` and `{other}`, in the same bytes"
+    if pair.reader is None:
+        need = name_reader(pair)
+    elif pair.reader is pair.other[0]:
+        need = "it reads from other places"
+    else:
+        need = f"`%{pair.reader.name}` reads afterwards"
+    return f"XLA writes `{other}` over `{lost}`, which {need}"
+
+
 def describe_place(place: Slice) -> str:
     """Returns `bytes 512 to 1535 of allocation 13 (1024 bytes)`."""
     last = place.offset + place.size - 1

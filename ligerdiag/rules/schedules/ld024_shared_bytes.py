@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.explain.shared_bytes import describe_place, name_position, name_reader
+from ligerdiag.analysis.explain.shared_bytes import describe_pair, describe_place, name_position, name_reader
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.hlo.shared_bytes import SharedBytes
 from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
@@ -30,7 +30,7 @@ def _report(context: Context, both: Sequence[SharedBytes]) -> Finding:
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"{_begin(first, outputs)}{_describe(first)}",
+        message=f"{_begin(first, outputs)}{describe_pair(first)}",
         outputs=outputs,
         source=place,
         instructions=tuple(dict.fromkeys(one.name for one in involved)),
@@ -49,21 +49,6 @@ def _begin(pair: SharedBytes, outputs: tuple[str, ...]) -> str:
         given = "one of two values" if pair.lost[0] is pair.other[0] else "another value"
         return begin_sentence(outputs, f"gets {given}: ", f"get {given}: ")
     return "an argument that the caller keeps is overwritten: " if pair.is_kept else "no output depends on it: "
-
-
-def _describe(pair: SharedBytes) -> str:
-    lost, other = name_position(pair.lost), name_position(pair.other)
-    if pair.lost[0] is pair.other[0]:
-        return f"XLA has two results of one instruction, `{lost}` and `{other}`, in the same bytes"
-    return f"XLA writes `{other}` over `{lost}`, which {_describe_need(pair)}"
-
-
-def _describe_need(pair: SharedBytes) -> str:
-    if pair.reader is None:
-        return name_reader(pair)
-    if pair.reader is pair.other[0]:
-        return "it reads from other places"
-    return f"`%{pair.reader.name}` reads afterwards"
 
 
 def _describe_read(context: Context, pair: SharedBytes) -> str:
