@@ -533,6 +533,26 @@ ENTRY e {
         {"t": 0, "u": 0},
         "t<u: 0",
     ),
+    "what a start begins may stand in the bytes of its operand": (
+        f"""wrapped {{
+  a = T parameter(0)
+  v = f32[2] parameter(1)
+  i = s32[] parameter(2)
+  ROOT g = T fusion(a, v, i), {KLOOP}=update
+}}
+ENTRY e {{
+  p = T parameter(0)
+  v = f32[2] parameter(1)
+  i = s32[] parameter(2)
+  t = T copy(p)
+  s = ((T, f32[2], s32[]), T) async-start(t, v, i), calls=wrapped
+  n = T abs(p)
+  d = T async-done(s)
+  ROOT o = (T, T) tuple(d, n)
+}}""",
+        {},
+        "",
+    ),
     "a donated argument is read after an output was written there": (
         """ENTRY e {
   a = T parameter(0)

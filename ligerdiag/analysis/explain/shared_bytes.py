@@ -26,7 +26,8 @@ def describe_pair(pair: SharedBytes) -> str:
     """Returns one clause: what XLA has done to the lost value."""
     lost, other = name_position(pair.lost), name_position(pair.other)
     if pair.lost[0] is pair.other[0]:
-        return f"XLA has two results of one instruction, `{lost}` and `{other}`, in the same bytes"
+        first, second = sorted((lost, other))
+        return f"XLA has two results of one instruction, `{first}` and `{second}`, in the same bytes"
     if pair.reader is None:
         need = name_reader(pair)
     elif pair.reader is pair.other[0]:
