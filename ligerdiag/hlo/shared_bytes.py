@@ -468,12 +468,13 @@ class _Walk:
         leaves = [(leaf[0], leaf[1]) for leaf in self._list_leaves(instruction) if leaf is not None] if defined else []
         own = {number for _, number in defined}
         several = len(leaves) > 1
-        for name, number in leaves:
-            if number not in own:
-                continue
-            place = self._slices[number]
-            bits = self._narrow(instruction, name, wrong) if wrong and several else wrong
-            names = [name]
+        written = [
+            (name, number, self._narrow(instruction, name, wrong) if wrong and several else wrong)
+            for name, number in leaves
+            if number in own
+        ]
+        for name, number, depends in written:
+            place, names, bits = self._slices[number], [name], depends
             found, low, high = self._memory.look(place)
             for rank in range(low, high):
                 held = found.held[rank]

@@ -53,6 +53,13 @@ call_twice {
   b = T get-tuple-element(c), index=1
   ROOT r = (T, T) tuple(a, b)
 }
+apart {
+  q = T parameter(0)
+  p = T parameter(1)
+  a = T negate(p)
+  b = T abs(q)
+  ROOT r = (T, T) tuple(a, b)
+}
 sum {
   x = f32[] parameter(0)
   y = f32[] parameter(1)
@@ -552,6 +559,34 @@ ENTRY e {{
 }}""",
         {},
         "",
+    ),
+    "of two results one depends on a wrong value, in whose bytes the other is written": (
+        f"""ENTRY e {{
+  p = T parameter(0)
+  t = T negate(p)
+  u = T sine(p)
+  v = T abs(t)
+  f = (T, T) fusion(v, p), {KLOOP}=apart
+  a = T get-tuple-element(f), index=0
+  b = T get-tuple-element(f), index=1
+  ROOT o = (T, T, T) tuple(a, b, u)
+}}""",
+        {"t": 0, "u": 0, "v": 32, "f{0}": 32, "f{1}": 64},
+        "t<u: 1",
+    ),
+    "of two arrays that are reduced together one is wrong": (
+        """ENTRY e {
+  p = T parameter(0)
+  t = T negate(p)
+  u = T tanh(p)
+  v = T abs(t)
+  r = (T, T) all-reduce(v, p), replica_groups={{0,1}}, to_apply=sum
+  a = T get-tuple-element(r), index=0
+  b = T get-tuple-element(r), index=1
+  ROOT o = (T, T, T) tuple(a, b, u)
+}""",
+        {"t": 0, "u": 0},
+        "t<u: 0",
     ),
     "a donated argument is read after an output was written there": (
         """ENTRY e {

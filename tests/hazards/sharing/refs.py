@@ -1,4 +1,4 @@
-"""Refs of equal values, whose kernel XLA fuses with the slice that it is given: two results in one place (jax-triton 0.4)."""
+"""Refs of equal values, whose kernel XLA fuses with the slice that it is given: two results in one place."""
 
 import jax
 import jax.numpy as jnp
