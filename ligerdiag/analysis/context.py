@@ -55,6 +55,7 @@ from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.fused_aliases import find_broken_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.shared_bytes import SharedBytes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 from ligerdiag.model.findings import SourceLine
 
@@ -86,6 +87,8 @@ class Context(EvaluatedPair):
     """What JAX lost of the program before XLA got it."""
     moved_refs: tuple[MovedRef, ...] = ()
     """Reads of Refs that JAX has parted from the writes before them, as the trace knows it."""
+    shared: tuple[SharedBytes, ...] = ()
+    """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
     derived: frozenset[str] = frozenset()
     """Names of the outputs of a folded program of which program order does not give what is meant, see `find_derived`."""
 

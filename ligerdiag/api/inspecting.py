@@ -17,8 +17,18 @@ from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, Modul
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.judgement.suppression_entry import SeenScope
 from ligerdiag.judgement.suppressions import Suppressions
-from ligerdiag.model.findings import Replay, ReplayState
-from ligerdiag.model.report import CheckReport, Identity, Judged, Noun, OnProgress, Progress, Refusal, leave_undone
+from ligerdiag.model.findings import Replay, ReplayState, Verdict
+from ligerdiag.model.report import (
+    CheckReport,
+    Identity,
+    Inspection,
+    Judged,
+    Noun,
+    OnProgress,
+    Progress,
+    Refusal,
+    leave_undone,
+)
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
 from ligerdiag.text import count_of
@@ -146,6 +156,8 @@ class InspectedModules:
     notes: list[str] = field(default_factory=list[str])
     idle: int = 0
     """Modules without custom calls."""
+    unassigned: int = 0
+    """Of these, those of which it is not known whether values share bytes."""
     done: int = 0
     """Artifacts and modules that were looked at to their end."""
 
@@ -178,17 +190,21 @@ class InspectedModules:
 
     def list_notes(self) -> tuple[str, ...]:
         """Returns notes on what was found and is in no report, and on how many modules hold nothing to check."""
-        if any(isinstance(one.result, Refusal) or one.result.coverage.hidden_writes for one in self.judged):
+        if any(isinstance(one.result, Refusal) or _has_something(one.result) for one in self.judged):
             nothing = f"{_count(self.idle)} without custom calls: nothing to check there" if self.idle else ""
         else:
             known = self.idle + len(self.judged)
             which = "it has no in-place kernel" if known == 1 else "none has an in-place kernel"
             nothing = f"nothing to check: {_count(known)}, {which} ({self.idle} without custom calls)" if known else ""
+        if self.unassigned:
+            there = f"{_count(self.unassigned)} without custom calls and without a buffer assignment that could be read"
+            nothing = f"{nothing}; {there}: whether values share bytes there is not known"
         return (*self.selection.notes, *self.notes, *((nothing,) if nothing else ()))
 
     def _add(self, outcome: ModuleOutcome, subject: ModuleFiles | Path, inspector: Inspector) -> None:
         self.done += 1
         self.idle += outcome.is_idle
+        self.unassigned += outcome.lacks_buffers
         self.notes += outcome.notes
         if outcome.judged is None:
             return
@@ -198,6 +214,12 @@ class InspectedModules:
             done = inspector.replay(subject, outcome.replay_seconds)
             self.replays[-1] = done.replay
             self.notes += done.notes
+
+
+def _has_something(inspection: Inspection) -> bool:
+    """Returns whether there was something to check, or to say."""
+    is_decided = Verdict.UNKNOWN not in inspection.outputs.values()
+    return bool(inspection.coverage.hidden_writes or inspection.findings) or not is_decided
 
 
 _PENDING = Replay(state=ReplayState.NOT_DONE)

@@ -66,9 +66,20 @@ def may_hold_kernels(files: ModuleFiles) -> bool:
         return True
 
 
-def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
+def may_hold_buffers(files: ModuleFiles) -> bool:
+    """Returns whether the module may have a buffer assignment, by a look at the bytes."""
+    try:
+        return bool(files.buffers) or any(compute_form(_read(files, path)) is Form.PROTO for path in files.optimized)
+    except ArtifactError:
+        return True
+
+
+def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False) -> LoadedModule:
     """Reads the module. Raises ArtifactError when no form of its optimized program can be read, NoScheduleError when it
-    holds no schedule."""
+    holds no schedule.
+
+    alone: leaves out the module before optimizations.
+    """
     notes: list[str] = []
     with pause_collector(keep=True):
         (optimized, buffers), path = _read_first(files.optimized, lambda path: _parse(files, path, translate), notes)
@@ -78,7 +89,7 @@ def load_module(files: ModuleFiles, translate: Translate) -> LoadedModule:
             buffers = _read_buffers(files.buffers, optimized, notes)
         programs: tuple[HloModule, ...] = ()
         is_numbered = True
-        if files.program:
+        if files.program and not alone:
             try:
                 (programs, is_numbered), _ = _read_first(
                     files.program, lambda path: _parse_same_program(files, path, translate, optimized), notes

@@ -15,15 +15,13 @@ Belief. A buffer assignment comes from a file; bytes that are missing could be t
       where a scheduled instruction defines a value has a slice of the value's size. Tokens have no bytes; a size that
       cannot be computed (packed elements) is not compared. An instruction that only passes a value on has no slice of its
       own, but for the table of a tuple;
-  (6) positions that must share storage have one slice;
-  (7) no value is read after others have overwritten its bytes. One walk over the schedule: a definition fills its slice and
-      spoils all that overlap it, a read wants what it filled. A consumer may fill the bytes of the operand that it reads
-      last, and what a start begins the bytes of an operand. Each branch of a conditional starts from the state before it.
+  (6) positions that must share storage have one slice, also those that only pass a value on and are listed.
+Whether two values that are alive share bytes is another question (`shared_bytes`): XLA itself may have it so.
 What a kernel overwrites behind XLA's back is no fault of the buffer assignment.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
@@ -39,10 +37,13 @@ _IN_PLACE = having(Trait.IN_PLACE)
 _SHARED = replace(PASSED_ON, loop_back=True)
 
 
-def build_must_alias_buffers(module: HloModule) -> BufferAssignment:
-    """Returns a buffer assignment with one allocation of 1 byte for each set of values that must share storage."""
+def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> BufferAssignment:
+    """Returns a buffer assignment with one allocation of 1 byte for each set of values that must share storage.
+
+    ambiguous: entries of `output_to_operand_aliasing` that name a buffer twice count, too, as they do to XLA.
+    """
     sharing = _Sharing(module)
-    sharing.run()
+    sharing.run(ambiguous=ambiguous)
     numbers: dict[_Key, int] = {}
     definitions: defaultdict[int, list[tuple[ShapeIndex, int]]] = defaultdict(list)
     for key in sharing.defined:
@@ -80,7 +81,7 @@ class _Sharing:
             self._parent[key], key = root, self._parent.get(key, key)
         return root
 
-    def run(self) -> None:
+    def run(self, *, ambiguous: bool = False) -> None:
         for computation in self._find_flow():
             for instruction in computation.instructions:
                 for index in iterate_leaves(instruction.shape):
@@ -89,6 +90,10 @@ class _Sharing:
                         self.constants.append((instruction.id, index))
                 for index, operand in _find_in_place(self._module, instruction):
                     self._join((instruction, index), operand)
+        for alias in self._module.invalid_aliases if ambiguous else ():
+            if alias.is_shared:
+                call = next(one for one in self._module.instructions if one.id == alias.instruction)
+                self._join((call, alias.output), (call.operands[alias.operand], alias.part))
         for entry in self._module.input_output_alias.entries:
             parameter = self._module.entry.parameters[entry.parameter_number]
             self._join(
@@ -153,16 +158,12 @@ def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[
 
 
 _PASSES_ON = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"bitcast"}
-_PLACES_ONLY = having(Trait.LAUNCHES_NOTHING)
-"""Opcodes that read and fill nothing when their turn comes."""
-_WAITS = having(Trait.DONE, Trait.UPDATE)
-_SPOILED = -1
-_MOST_STEPS = 20
-"""Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its own."""
+_HANDS_ON = having(Trait.RUNS_SCHEDULED, Trait.BARRIER, Trait.UPDATE, Trait.DONE) | {"parameter"}
+"""Opcodes whose results are other positions' values, as a rule; what they define themselves is in `_shared`, too."""
 
 
 def find_buffer_fault(module: HloModule, buffers: BufferAssignment) -> str:
-    """Returns in one clause why the assignment cannot be believed, by (4) to (7); "" if it can."""
+    """Returns in one clause why the assignment cannot be believed, by (4) to (6); "" if it can."""
     return buffers.fault or _Check(module, buffers).run()
 
 
@@ -177,16 +178,11 @@ class _Check:
         self._positions = Positions(module, buffers)
         self._shared = build_must_alias_buffers(module)
         self._shared_positions = Positions(module, self._shared)
-        self._overlapping = _compute_overlaps(buffers)
-        self._holds: dict[int, int] = {}
-        """Slice number to the number, in `_shared`, of the set of values that fills it."""
         self._constants = [one for one in module.instructions if one.opcode == "constant"]
-        self._steps = _MOST_STEPS * module.instruction_count
 
     def run(self) -> str:
         try:
             self._require_places()
-            self._walk()
         except _Fault as fault:
             return str(fault)
         return ""
@@ -211,6 +207,19 @@ class _Check:
                     raise _Fault(f"{name} has {size} bytes and a place of {given}")
                 if slices.setdefault(group, number) != number:
                     raise _Fault(f"{name} does not share storage as it must")
+        self._require_shared(slices)
+
+    def _require_shared(self, slices: Mapping[int, int]) -> None:
+        """Raises _Fault if a listed position that only passes a value on stands elsewhere than that value, (6)."""
+        for instruction in self._module.instructions:
+            listed = self._buffers.definitions.get(instruction.id, ())
+            if instruction.opcode not in _HANDS_ON or not listed:
+                continue
+            leaves = frozenset(iterate_leaves(instruction.shape))
+            for index, number in listed:
+                group = self._shared_positions.find(instruction, index) if index in leaves else None
+                if group is not None and slices.get(group, number) != number:
+                    raise _Fault(f"`{instruction.name}`{_render(index)} does not share storage as it must")
 
     def _require_definitions(self) -> None:
         """Raises _Fault if an instruction that passes a value on has a slice of its own, (5)."""
@@ -241,82 +250,6 @@ class _Check:
             number = self._positions.find(constant, ())
             if number is not None and slices[number].allocation not in self._buffers.constants:
                 raise _Fault(f"`{constant.name}` does not stand in a constant's allocation")
-
-    def _walk(self) -> None:
-        """Raises _Fault if (7) is broken."""
-        entry = self._module.entry
-        for instruction in (*entry.parameters, *self._constants):
-            self._fill(instruction)
-        self._run(entry)
-        self._read(entry.root, "the program's results")
-
-    def _run(self, computation: HloComputation) -> None:
-        self._steps -= len(computation.instructions)
-        if self._steps < 0:
-            raise _Fault("the module calls its computations in more ways than XLA leaves")
-        for instruction in computation.sequence or computation.instructions:
-            if instruction.opcode in _PLACES_ONLY:
-                continue
-            results = self._shared_positions.locate(instruction) if instruction.opcode in _WAITS else ()
-            for operand in instruction.operands:
-                self._read(operand, f"`{instruction.name}`", results)
-            callees = [self._module.computations[number] for number in instruction.called_computations]
-            if instruction.opcode == "conditional":
-                self._run_branches(callees)
-            elif instruction.opcode in _RUNS_SCHEDULED:
-                for callee in reversed(callees):  # a loop's condition comes first
-                    self._run(callee)
-            self._fill(instruction)
-
-    def _run_branches(self, callees: Iterable[HloComputation]) -> None:
-        before = dict(self._holds)
-        ends: list[Mapping[int, int]] = []
-        for callee in callees:
-            self._holds = dict(before)
-            self._run(callee)
-            ends.append(self._holds)
-        self._holds = {
-            number: group if all(end.get(number, group) == group for end in ends) else _SPOILED
-            for end in ends
-            for number, group in end.items()
-        }
-
-    def _read(self, value: HloInstruction, reader: str, results: Sequence[int | None] = ()) -> None:
-        """results: what the reader waits for, which may stand in the bytes of an operand that its start has read."""
-        places = self._positions.locate(value)
-        for number, group in zip(places, self._shared_positions.locate(value), strict=True):
-            if number is None or group is None:
-                continue
-            if (held := self._holds.get(number, group)) != group and held not in results:
-                raise _Fault(f"{reader} reads `{value.name}`, whose bytes are another value's by then")
-
-    def _fill(self, instruction: HloInstruction) -> None:
-        for index, group in self._shared.definitions.get(instruction.id, ()):
-            number = self._positions.find(instruction, index)
-            if number is None:
-                continue
-            for other in self._overlapping[number]:
-                self._holds[other] = _SPOILED
-            self._holds[number] = group
-
-
-def _compute_overlaps(buffers: BufferAssignment) -> Mapping[int, list[int]]:
-    """Maps each slice number to the numbers of the others that share bytes with it."""
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    by_allocation: defaultdict[int, list[int]] = defaultdict(list)
-    for number, one in enumerate(buffers.slices):
-        if one.size:
-            by_allocation[one.allocation].append(number)
-    for numbers in by_allocation.values():
-        numbers.sort(key=lambda number: buffers.slices[number].offset)
-        for rank, number in enumerate(numbers):
-            one = buffers.slices[number]
-            for other in numbers[rank + 1 :]:
-                if buffers.slices[other].offset >= one.offset + one.size:
-                    break
-                found[number].append(other)
-                found[other].append(number)
-    return found
 
 
 def _render(index: ShapeIndex) -> str:

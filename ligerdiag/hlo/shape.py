@@ -3,6 +3,7 @@
 `output_to_operand_aliasing` comes from a file. An entry counts when, as XLA's verifier (hlo_verifier.cc) wants it:
   (1) the operand exists, and both ShapeIndices stand for a part of its shape and of the result's;
   (2) both parts have the same element type and dimensions; what has no shape of an array is no buffer;
+when, though XLA takes all such entries for one buffer,
   (3) no other entry names the same output or the same operand;
 and, in a module with a buffer assignment, when
   (4) both lie in the same bytes.
@@ -101,6 +102,10 @@ class InvalidAlias:
     output: ShapeIndex
     reason: str
     """One clause: what is wrong."""
+    part: ShapeIndex = ()
+    """The part of the operand that the entry names."""
+    is_shared: bool = False
+    """Both exist and are alike, but another entry names one of them, too: XLA takes all of these for one buffer."""
 
 
 def take_invalid_aliases(proto: HloInstructionProto, operands: list[ShapeProto]) -> Iterator[InvalidAlias]:
@@ -111,11 +116,19 @@ def take_invalid_aliases(proto: HloInstructionProto, operands: list[ShapeProto])
     for number in reversed(range(len(entries))):
         entry = entries[number]
         output = tuple(entry.output_shape_index)
-        reason = _find_fault(entry, proto.shape, operands)
-        if not reason and (outputs[output] > 1 or sources[entry.operand_index, tuple(entry.operand_shape_index)] > 1):
-            reason = "another entry names the same buffer"
+        part = tuple(entry.operand_shape_index)
+        reason, is_shared = _find_fault(entry, proto.shape, operands), False
+        if not reason and (outputs[output] > 1 or sources[entry.operand_index, part] > 1):
+            reason, is_shared = "another entry names the same buffer", True
         if reason:
-            yield InvalidAlias(instruction=proto.id, operand=entry.operand_index, output=output, reason=reason)
+            yield InvalidAlias(
+                instruction=proto.id,
+                operand=entry.operand_index,
+                output=output,
+                reason=reason,
+                part=part,
+                is_shared=is_shared,
+            )
             del proto.output_operand_aliasing[number]
 
 

@@ -15,11 +15,12 @@ from ligerdiag.analysis.context import Context, compute_context, compute_context
 from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
+from ligerdiag.analysis.explain.shared_bytes import describe_must_share
 from ligerdiag.analysis.lost_refs import find_lost_refs
 from ligerdiag.analysis.provenance import compute_tags, forget_entered
 from ligerdiag.analysis.shared_branches import part_branches
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
-from ligerdiag.analysis.verdict.verdicts import doubt_outputs, worsen_outputs
+from ligerdiag.analysis.verdict.verdicts import doubt_outputs, lose_outputs, worsen_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_repeated, find_sites
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
@@ -37,6 +38,7 @@ from ligerdiag.hlo.dataflow import is_partitioned, search, take_unplaced_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.shared_bytes import SharedBytes, TooManyStepsError, find_shared_bytes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
 from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
 from ligerdiag.model.report import Inspection, WrittenOperand
@@ -113,9 +115,9 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
     )
     try:
         mixed_up = find_mixed_up(optimized, compilation.buffers, is_described=compilation.is_described)
-        compilation = _check_buffers(compilation)
+        compilation, shared = _check_buffers(compilation)
         effects_of = _see_through_partitioning(effects.find, program, optimized)
-        context = _compute_context(compilation, names, effects_of, traced_calls)
+        context = _compute_context(compilation, names, effects_of, traced_calls, needs_tags=bool(shared))
         context = replace(
             context,
             contradictions=_list_contradictions(context, effects),
@@ -123,6 +125,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             repeated=find_repeated(traced_calls),
         )
         context = _find_lost_refs(context, compilation, names, effects_of)
+        context = _mark_shared(context, shared, is_assigned=compilation.buffers is not None)
         if mixed_up is not None:
             doubted = doubt_outputs(context.verdicts, mixed_up.outputs)
             context = replace(context, mixed_up=mixed_up, verdicts=doubted)
@@ -246,23 +249,72 @@ def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
     )
 
 
-def _check_buffers(compilation: Compilation) -> Compilation:
+def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedBytes, ...]]:
     """Returns the compilation without a buffer assignment that does not hold, and without aliases that it shows to be
-    none."""
-    buffers = compilation.buffers
-    if buffers is None or not any(True for _ in compilation.optimized.iterate_custom_calls()):
-        return compilation
-    take_unplaced_aliases(compilation.optimized, buffers)
-    fault = find_buffer_fault(compilation.optimized, buffers)
-    if not fault:
-        return compilation
-    note = f"the buffer assignment does not hold, and is not used: {fault}"
-    return replace(compilation, buffers=None, notes=(*compilation.notes, note))
+    none; and the values that share bytes while they are alive.
+
+    Without an assignment these are the values that must share bytes by XLA's rules.
+    """
+    optimized, buffers = compilation.optimized, compilation.buffers
+    if not optimized.is_scheduled:
+        return compilation, ()
+    try:
+        if buffers is not None:
+            take_unplaced_aliases(optimized, buffers)
+            fault = find_buffer_fault(optimized, buffers)
+            if not fault:
+                return compilation, find_shared_bytes(optimized, buffers)
+            note = f"the buffer assignment does not hold, and is not used: {fault}"
+            compilation = replace(compilation, buffers=None, notes=(*compilation.notes, note))
+        must_share = build_must_alias_buffers(optimized, ambiguous=True)
+        shared = find_shared_bytes(optimized, must_share, is_assigned=False)
+    except TooManyStepsError:
+        return replace(compilation, buffers=None, notes=(*compilation.notes, _TOO_MANY_STEPS)), ()
+    names = compilation.output_names or _name_outputs(optimized)
+    notes = tuple([describe_must_share(one, names) for one in shared])
+    return replace(compilation, notes=(*compilation.notes, *notes)), shared
+
+
+_TOO_MANY_STEPS = (
+    "the module calls its computations in more ways than XLA leaves: whether values that are alive share bytes is not"
+    " known"
+)
+
+
+def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:
+    """Returns whether XLA has two values, or two donated arguments, in the same bytes of a module without custom calls.
+
+    Raises ArtifactError where the assignment does not say it.
+    """
+    if find_mixed_up(optimized, buffers, is_described=False) is not None:
+        return True
+    if fault := find_buffer_fault(optimized, buffers):
+        raise ArtifactError(f"the buffer assignment does not hold: {fault}")
+    try:
+        return bool(find_shared_bytes(optimized, buffers))
+    except TooManyStepsError as error:
+        raise ArtifactError(_TOO_MANY_STEPS) from error
+
+
+def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assigned: bool) -> Context:
+    """Returns the context in which no output is right that depends on what shares bytes."""
+    if not shared:
+        return context
+    numbers = frozenset[int]().union(*[one.outputs for one in shared])
+    if not is_assigned:
+        return replace(context, verdicts=doubt_outputs(context.verdicts, numbers))
+    return replace(context, shared=shared, verdicts=lose_outputs(context.verdicts, numbers))
 
 
 def _compute_context(
-    compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf, traced_calls: tuple[TracedKernel, ...]
+    compilation: Compilation,
+    names: tuple[str, ...],
+    effects_of: EffectsOf,
+    traced_calls: tuple[TracedKernel, ...],
+    *,
+    needs_tags: bool,
 ) -> Context:
+    """needs_tags: a replay will want them, also where no kernel overwrites anything."""
     program, optimized = compilation.program, compilation.optimized
     writes_something = any(
         find_hidden_operands(call, effects_of(call)) or (home.is_fusion and call.proto.output_operand_aliasing)
@@ -285,11 +337,14 @@ def _compute_context(
             is_assigned=compilation.buffers is not None,
         )
     retagged, belief = None, None
-    if writes_something and not are_tags_used(compilation, program):
+    needs_tags = needs_tags or writes_something
+    if needs_tags and not are_tags_used(compilation, program):
         retagged = compute_tags(program, optimized, named=not compilation.as_written)
         program, optimized = retagged.program, retagged.optimized
-    elif writes_something:
-        optimized = part_branches(program, forget_entered(program, optimized))
+    elif needs_tags:
+        optimized = forget_entered(program, optimized)
+        if writes_something:
+            optimized = part_branches(program, optimized)
     if writes_something and compilation.is_foreign:
         belief = compute_belief(program, optimized)
         optimized = belief.without_refuted(optimized)

@@ -15,12 +15,26 @@ from typing import TYPE_CHECKING
 from ligerdiag.artifacts.artifact import Artifact, list_artifact_files, load_artifact
 from ligerdiag.dumps.content import BudgetError, compute_allowance, compute_seconds, limit_memory, limit_time
 from ligerdiag.dumps.find import ModuleFiles, count_modules
-from ligerdiag.dumps.load import LoadedModule, NoScheduleError, Translate, load_launches, load_module, may_hold_kernels
+from ligerdiag.dumps.load import (
+    LoadedModule,
+    NoScheduleError,
+    Translate,
+    load_launches,
+    load_module,
+    may_hold_buffers,
+    may_hold_kernels,
+)
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import read_modules_isolated
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error, describe_fault
 from ligerdiag.hlo.module import HloModule
-from ligerdiag.inspection.compilation import Analysed, InspectionWords, analyse_artifact, analyse_compilation
+from ligerdiag.inspection.compilation import (
+    Analysed,
+    InspectionWords,
+    analyse_artifact,
+    analyse_compilation,
+    shares_bytes,
+)
 from ligerdiag.inspection.coverage import UNKNOWN_ORDER, Compilation, are_tags_used, join_inspections
 from ligerdiag.model.findings import Replay, ReplayState, Verdict
 from ligerdiag.model.report import Identity, Inspection, Judged, refuse, refuse_for_bug
@@ -61,9 +75,11 @@ class ModuleOutcome:
     notes: tuple[str, ...] = ()
     """Notes on what was found and is not judged."""
     is_idle: bool = False
-    """It holds no custom calls."""
+    """It holds no custom calls, and no values that are known to share bytes."""
     modules: int = 0
     """Number of modules in the file, where that was asked."""
+    lacks_buffers: bool = False
+    """It is idle, and has no buffer assignment that could be read: whether values share bytes is not known."""
     is_over_budget: bool = False
     """It was ended because of its memory or time: the process that looked at it is not the one it was before."""
     replay: Replay | None = None
@@ -94,10 +110,12 @@ class ModuleInspector:
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges a module of a dump. What goes wrong with it is in its report."""
         notes: list[str] = []
+        if not may_hold_kernels(files):
+            outcome = self._look_at_storage(files)
+            if outcome.is_idle:
+                return outcome
 
-        def look() -> _Seen | None:
-            if not may_hold_kernels(files):
-                return None
+        def look() -> _Seen:
             loaded = load_module(files, self.translate)
             notes.extend(loaded.notes)
             return self._inspect_loaded(loaded)
@@ -122,6 +140,28 @@ class ModuleInspector:
         except (ArtifactError, OSError):
             pass
         return ModuleOutcome(modules=counted)
+
+    def _look_at_storage(self, files: ModuleFiles) -> ModuleOutcome:
+        """Looks at a module without custom calls: its outcome is idle, unless values of it share bytes.
+
+        A module that cannot be read is no error here: there is no kernel in it.
+        """
+        identity, missing = describe_module(files), ModuleOutcome(is_idle=True, lacks_buffers=True)
+        sources = _list_sources(files)
+        seconds = self.request.timeout or compute_seconds(sources)
+        if not may_hold_buffers(files):
+            return missing
+        try:
+            with limit_memory(compute_allowance(sources), identity.id), limit_time(seconds, identity.id):
+                loaded = load_module(files, self.translate, alone=True)
+                if loaded.buffers is None:
+                    return missing
+                return ModuleOutcome(is_idle=not shares_bytes(loaded.optimized, loaded.buffers))
+        except LigerdiagError as error:
+            note = f"whether values share bytes in `{identity.id}` is not known: {describe_error(error)}"
+            return replace(missing, notes=(note,), is_over_budget=isinstance(error, BudgetError))
+        except Exception as fault:
+            return ModuleOutcome(judged=refuse_for_bug(identity, fault))
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
         """Judges an artifact. What goes wrong with it is in its report."""
@@ -168,9 +208,9 @@ class ModuleInspector:
         return ModuleOutcome(replay=replay, notes=tuple(notes))
 
     def _look_within(
-        self, sources: Sequence[Path], identities: Sequence[Identity], look: "Callable[[], _Seen | None]"
+        self, sources: Sequence[Path], identities: Sequence[Identity], look: "Callable[[], _Seen]"
     ) -> ModuleOutcome:
-        """Returns what `look` finds within the budget of those files; None if it is a module without custom calls.
+        """Returns what `look` finds within the budget of those files.
 
         identities: the best description comes last; `look` may add one.
         """
@@ -186,13 +226,12 @@ class ModuleInspector:
             return ModuleOutcome(judged=refuse(identities[-1], error), is_over_budget=isinstance(error, BudgetError))
         except Exception as fault:
             return ModuleOutcome(judged=refuse_for_bug(identities[-1], fault))
-        if seen is None:
-            return ModuleOutcome(is_idle=True)
         inspection = replace(seen.inspection, written=(), meant={})  # no report shows these
         outcome = ModuleOutcome(
             judged=Judged(identity=identities[-1], result=inspection, seconds=perf_counter() - started)
         )
-        if not self.request.replay or not inspection.coverage.hidden_writes:
+        is_wrong = seen.analysed is not None and bool(seen.analysed.context.shared)
+        if not self.request.replay or not (inspection.coverage.hidden_writes or is_wrong):
             return outcome
         return self._plan_within(sources, name, seen, outcome)
 

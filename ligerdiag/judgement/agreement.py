@@ -15,7 +15,8 @@ does not compute the stale prediction, in which no read sees any of them, and a 
 compute. Nor do they decide where they are fresh only within the tolerance, and further away than roundings take them: a
 small term of a sum may be stale. A device is compared with the verdict on its own artifact, and with the replay of
 that. If a finding says that an output races (LD005), the device may compute either value: it contradicts nothing there;
-nor does it anywhere if a kernel is tried out on bytes that nobody restores (LD010).
+nor does it anywhere if a kernel is tried out on bytes that nobody restores (LD010). Nor do right numbers contradict anything
+where XLA has two values in the same bytes (LD024): one of the two is left there.
 A device that is held against the case's reference alone, because nothing was replayed, contradicts no verdict "fresh":
 the program may be something else than its reference in program order already, or on its second draw, once it has
 overwritten a constant. `explain_unknown_order` says so, and nobody concludes. If everything that makes an output wrong
@@ -114,6 +115,8 @@ _RACES = "LD005"
 """Id of the rule whose outputs hang on what runs at the same time."""
 _TRIES = "LD010"
 """Id of the rule whose kernels are tried out in place: what a device computes first is another program's result."""
+_SHARED = "LD024"
+"""Id of the rule that finds two values in the same bytes."""
 _WRITES = "LD006"
 """Id of the rule that finds each hidden write."""
 _WRONG_READS = frozenset({"LD001", "LD002", "LD004"})
@@ -196,8 +199,8 @@ def _compare_with_replay(
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
     """Returns the names of the outputs of which every finding has an instruction that the replay's arguments do not
-    reach, or that no number shows, and of those that only decisions make wrong."""
-    decided = frozenset(name for finding in findings for name in finding.decided)
+    reach, or that no number shows, of those that only decisions make wrong, and of those that get one of two values."""
+    decided = frozenset(name for finding in findings for name in finding.decided) | _find_shared(findings)
     if replay is None or not replay.unreached:
         return decided
     unreached = frozenset(replay.unreached)
@@ -225,6 +228,12 @@ def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Fin
 
 
 _SHOWN = "the numbers show that it does"
+
+
+def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
+    """Returns the names of the outputs that depend on bytes in which XLA has two values: the one that is left there may be
+    the right one."""
+    return frozenset(name for finding in findings if finding.rule == _SHARED for name in finding.outputs)
 
 
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:

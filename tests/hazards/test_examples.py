@@ -29,6 +29,7 @@ CONSEQUENCES = {
     "LD014": Verdict.UNKNOWN,
     "LD022": Verdict.STALE,
     "LD023": Verdict.STALE,
+    "LD024": Verdict.CLOBBERED,
 }
 """The verdict that a rule gives its outputs."""
 
@@ -40,7 +41,7 @@ def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:
     return [finding for finding in judge(example).findings if finding.rule == rule.id]
 
 
-WITHOUT_A_KERNEL = {"LD021", "LD023"}
+WITHOUT_A_KERNEL = {"LD021", "LD023", "LD024"}
 WITHOUT_A_LINE = {"LD016"}
 """Rules whose findings come from numbers alone: an output, and no line."""
 
@@ -115,6 +116,7 @@ def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, 
         ("LD014", "jt.triton_call(h, kernel=forging_kernel"),
         ("LD021", "start = jnp.tanh(value)"),
         ("LD022", "plus = plgpu.kernel(double_kernel"),
+        ("LD024", "return jnp.concatenate([v[PIECE * i + LOW"),
         ("LD015", "h @ w.T  # h is meant to be doubled by now"),
     ],
 )

@@ -101,26 +101,3 @@ def test_a_constant_of_several_arrays_has_a_place_for_each() -> None:
     buffers = build_must_alias_buffers(parse_hlo(builder.bytes())[0])
     assert [index for index, _ in buffers.definitions[constant.id]] == [(0,), (1, 0)]
     assert buffers.constants == {number for _, number in buffers.definitions[constant.id]}
-
-
-@pytest.mark.parametrize("is_spoiled", [False, True])
-def test_what_a_start_begins_may_stand_in_the_bytes_of_its_operand(is_spoiled: bool) -> None:
-    """XLA updates a slice in place in a fusion that it starts beside others; these may not overwrite it meanwhile."""
-    builder = Builder()
-    callee = builder.computation("callee")
-    result = builder.add(callee, "negate", [builder.add(callee, "parameter")])
-    entry = builder.computation("entry")
-    x = builder.add(entry, "parameter")
-    copy = builder.add(entry, "copy", [x])
-    start = builder.add(entry, "async-start", [copy], tuple_of(tuple_of(array(4)), array(4)), [callee])
-    between = builder.add(entry, "abs", [x])
-    builder.add(entry, "async-done", [start])
-    builder.define(x)
-    allocation = builder.proto.buffer_assignment.buffer_allocations[0]
-    allocation.is_entry_computation_parameter = True
-    for one in (copy, result):
-        builder.define(one, offset=0)
-    builder.define(between, offset=0 if is_spoiled else 16)
-    allocation.size, builder.proto.buffer_assignment.buffer_allocations[1].size = 16, 32
-    fault = f"`async-done.{start.id + 2}` reads `{start.name}`, whose bytes are another value's by then"
-    assert find_fault(HloProto.FromString(builder.bytes())) == (fault if is_spoiled else "")

@@ -135,6 +135,7 @@ def test_these_rules_explain_these_verdicts() -> None:
         "LD003": LATENT,
         "LD004": Verdict.CLOBBERED,
         "LD022": STALE,
+        "LD024": Verdict.CLOBBERED,
     }
     assert get_rule("LD014").explains is UNKNOWN
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguity, Reason
 from ligerdiag.analysis.evaluations import EvaluatedPair
+from ligerdiag.analysis.explain.shared_bytes import describe_pair
 from ligerdiag.analysis.value_flow import ValueFlow, name_written
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.verdict.verdicts import Verdicts
@@ -110,7 +111,7 @@ class OutputSentences:
             case Verdict.UNKNOWN:
                 text = self._describe_unknown(name)
             case Verdict.CLOBBERED:
-                text = self._describe_clobbered(name)
+                text = self._describe_shared(name, number) or self._describe_clobbered(name)
             case Verdict.STALE:
                 text = self._describe_stale(name)
         return f"`{name}` {text}"
@@ -178,6 +179,13 @@ class OutputSentences:
         return (
             f"could not be decided: whether it is to see what{by} overwrites, or does see it, could not be told{more}"
         )
+
+    def _describe_shared(self, name: str, number: int) -> str:
+        """Returns the sentence of an output that no kernel makes wrong; empty where one does."""
+        if any(cause.verdict is Verdict.CLOBBERED for cause in self.context.verdicts.outputs[name].causes):
+            return ""
+        pair = next((one for one in self.context.shared if number in one.outputs), None)
+        return "" if pair is None else f"is wrong: {describe_pair(pair)}"
 
     def _describe_clobbered(self, name: str) -> str:
         access = self._find_access(name, ReadKind.CLOBBERED)

@@ -325,9 +325,18 @@ def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
 
 def doubt_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
     """Makes those outputs unknown that are right as far as the kernels go."""
+    return _make_worse(verdicts, numbers, Verdict.UNKNOWN)
+
+
+def lose_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
+    """Makes those outputs clobbered that depend on bytes in which XLA has written another value; what is stale stays so."""
+    return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
+
+
+def _make_worse(verdicts: Verdicts, numbers: frozenset[int], least: Verdict) -> Verdicts:
     outputs = {
-        name: replace(output, verdict=Verdict.UNKNOWN)
-        if number in numbers and VERDICT_ORDER.index(output.verdict) < VERDICT_ORDER.index(Verdict.UNKNOWN)
+        name: replace(output, verdict=least)
+        if number in numbers and VERDICT_ORDER.index(output.verdict) < VERDICT_ORDER.index(least)
         else output
         for number, (name, output) in enumerate(verdicts.outputs.items())
     }

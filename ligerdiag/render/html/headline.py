@@ -40,6 +40,9 @@ _STALE = {
     Place.COMPUTED_ANEW: "{kernel} overwrites its operand behind XLA's back, and XLA does not read it but computes the "
     "old contents again",
 }
+_SHARED = "LD024"
+"""Id of the rule that finds two values in the same bytes."""
+SHARED = "no kernel is to blame: XLA has two values in the same bytes while both are needed, and one of them is gone"
 _UNTOLD = "{kernel} overwrites its operand behind XLA's back, and its result is missed"
 
 
@@ -48,6 +51,8 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
     view = case.view
     if worst is Verdict.FRESH and view is not None and not view.buffers:
         return NO_KERNEL
+    if worst is Verdict.CLOBBERED and not subject.kernel and any(f.rule == _SHARED for f in case.findings):
+        return SHARED
     access = None if view is None or worst is not Verdict.STALE else _find_stale(view, subject)
     kernel = f"`{subject.kernel}`" if subject.kernel else "a kernel"
     if access is not None:

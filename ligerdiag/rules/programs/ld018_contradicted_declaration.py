@@ -40,14 +40,21 @@ def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
                 rule=RULE.id,
                 severity=RULE.severity,
                 message=f"`{kernel}` declares output {render_index(alias.output)} to share the buffer of operand"
-                f" {alias.operand}, which it does not",
+                f" {alias.operand}, {'which another declaration names, too' if alias.is_shared else 'which it does not'}",
                 source=find_user_line(module, call),
                 kernel=kernel,
                 operand=alias.operand if alias.operand >= 0 else None,  # a dump may say anything
                 instructions=(call.name,),
                 evidence=(("declared", alias.reason),),
-                help="mend `output_to_operand_aliasing`: XLA refuses such an entry, and it is taken for no alias here",
+                help=_ONE_BUFFER if alias.is_shared else _REFUSED,
             )
+
+
+_ONE_BUFFER = (
+    "let each output be the alias of one operand, and each operand that of one output: XLA takes all that are named for one"
+    " buffer, without a word (LD024); such an entry is taken for no alias here"
+)
+_REFUSED = "mend `output_to_operand_aliasing`: such an entry is taken for no alias here"
 
 
 def _find_contradicted(context: Context) -> Iterator[Finding]:
@@ -113,8 +120,9 @@ have to exist, to be of one element type and of the same dimensions, to be named
 buffer assignment. An entry that is not so is no alias: a write of that operand is a hidden write.""",
     why="""\
 A declaration is believed where nothing can be followed. One that is wrong where it can be checked is outdated or stands
-under the wrong name, and may be wrong elsewhere, too. An alias that does not exist would hide a write: XLA refuses a module
-with one, so a dump that has one was changed after it was written.""",
+under the wrong name, and may be wrong elsewhere, too. An alias that does not exist would hide a write. XLA refuses an
+operand that is not there and one of another shape, so a dump that has such an entry was changed after it was written. Two
+operands that are declared to be one output XLA does not refuse: it puts all three into the same bytes.""",
     what_to_do="""\
 Mend it, or take it out: a kernel whose IR can be followed needs none.""",
     limits="""\

@@ -80,7 +80,7 @@ copy of them costs nothing.""",
     limits="""\
 What XLA is known to do was seen with jaxlib 0.11.2 on an H200: it takes a computed value of one element, three donated
 arguments or more, and two of them returned as they are. The other forms that were tried were right there and are not
-reported. Other versions may differ. `inspect` looks at no module of a dump that holds no custom call.""",
+reported. Other versions may differ.""",
     references=("github.com/jax-ml/jax/issues/39625",),
     reproduced=(
         Reproduction(

@@ -1,0 +1,569 @@
+"""Pairs of values that are alive at the same time and stand in the same bytes, from the schedule and the buffer assignment.
+
+One walk over the schedule runs every computation on the bytes of the assignment. Bytes hold the name of the value that was
+written there last; a name is the position that defines the value, as XLA's buffer assignment lists it (`dataflow`).
+
+(1) An instruction reads the values of its operands, and then writes those of its results. A read must find the value that
+    the operand means. If it finds another one, both were alive: the *lost* value, which is still read, and the *other* one.
+    So a consumer may write over the operand that it reads last, and over no other value that is read later.
+(2) Two results of one instruction in the same bytes are written at once: neither can be read. Results that are one
+    value inside of a fusion may share them.
+(3) A result that stands in a part of an operand's bytes, or begins elsewhere, is written while the operand is still read.
+(4) What only passes a value on (tuples, bitcasts, calls, barriers, the done of a start) keeps its name. The state of a loop
+    has one name from the entry to the result, and a conditional's result one for all branches: to rename is not to write.
+    The body of a loop must leave every element of the state in place, and so must its condition. After a conditional, bytes
+    hold what each branch may have left there.
+(5) A done reads what its start has read: an operand stays until then, unless the start itself writes over it.
+(6) At the end stand the results, and each argument that the caller keeps, as it came.
+(7) An output is wrong if it may depend on a read that found another value: by operands, by leaf of a loop's state, and by
+    predicates.
+Not modelled: in which order a fusion reads an operand and writes a result in the very same bytes, and what a kernel
+overwrites behind XLA's back. Nothing is said of values without bytes, and of computations that are applied or fused.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
+
+from ligerdiag.hlo.buffers import BufferAssignment, Slice
+from ligerdiag.hlo.dataflow import (
+    PASSED_ON,
+    Dataflow,
+    Definition,
+    Position,
+    Positions,
+    Through,
+    find_start,
+    search,
+    takes_operands_apart,
+)
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+
+_LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
+_RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
+_WAITS = having(Trait.DONE, Trait.UPDATE)
+_MOST_STEPS = 20
+"""Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its own."""
+_MOST_ROUNDS = 8
+"""Times that a loop's body is walked over for what depends on a wrong read; what still changes then is all of its state."""
+_MOST_PAIRS = 64
+"""Pairs that are told apart. A module with more has one of them for all others."""
+
+type _Leaf = tuple[Definition, int] | None
+"""(name, slice number) of a leaf; None where it has no bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedBytes:
+    """Two values that are alive at the same time, in bytes that overlap."""
+
+    lost: Position
+    """The value that is still read."""
+    lost_place: Slice
+    other: Position
+    """The value that is written over it, or at the same time."""
+    other_place: Slice
+    reader: HloInstruction | None
+    """The first reader of the lost value that finds the other one; None for the end of the program, (6)."""
+    readers: int
+    """Number of such readers."""
+    outputs: frozenset[int]
+    """Numbers of the program's outputs that may depend on such a read."""
+    is_kept: bool
+    """The lost value is an argument that the caller keeps, and nothing but the end of the program misses it."""
+
+    @property
+    def common(self) -> Slice:
+        """The bytes that both have."""
+        a, b = self.lost_place, self.other_place
+        first, end = max(a.offset, b.offset), min(a.offset + a.size, b.offset + b.size)
+        return Slice(a.allocation, first, max(end - first, 0))
+
+
+class TooManyStepsError(Exception):
+    """The module calls its computations in more ways than XLA leaves."""
+
+
+def find_shared_bytes(
+    module: HloModule, buffers: BufferAssignment, *, is_assigned: bool = True
+) -> tuple[SharedBytes, ...]:
+    """Returns the pairs in the order of their first readers.
+
+    is_assigned: the buffers are XLA's own assignment: arguments are the caller's.
+    Raises TooManyStepsError.
+    """
+    return _Walk(module, buffers).run(is_assigned=is_assigned)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Held:
+    """What some bytes hold."""
+
+    names: tuple[Definition, ...]
+    """The value's name; several where any of these may stand there, or parts of each."""
+    wrong: int
+    """The pairs that it depends on, as a bit each."""
+    turn: int
+    """The instruction that wrote it, counted as they are walked over."""
+
+
+@dataclass(slots=True, eq=False)
+class _Bytes:
+    """One allocation: ranges in order, none of which overlap."""
+
+    starts: list[int] = field(default_factory=list[int])
+    ends: list[int] = field(default_factory=list[int])
+    held: list[_Held] = field(default_factory=list[_Held])
+
+    def copy(self) -> "_Bytes":
+        return _Bytes(self.starts.copy(), self.ends.copy(), self.held.copy())
+
+    def find(self, first: int, end: int) -> tuple[int, int]:
+        """Returns the numbers [low, high) of the ranges that share bytes with [first, end)."""
+        low = bisect_right(self.starts, first) - 1
+        if low < 0 or self.ends[low] <= first:
+            low += 1
+        return low, bisect_left(self.starts, end, low)
+
+    def put(self, first: int, end: int, held: _Held) -> None:
+        low, high = self.find(first, end)
+        starts, ends, kept = [first], [end], [held]
+        if low < high and self.starts[low] < first:
+            starts.insert(0, self.starts[low])
+            ends.insert(0, first)
+            kept.insert(0, self.held[low])
+        if low < high and self.ends[high - 1] > end:
+            starts.append(end)
+            ends.append(self.ends[high - 1])
+            kept.append(self.held[high - 1])
+        self.starts[low:high], self.ends[low:high], self.held[low:high] = starts, ends, kept
+
+
+class _Memory:
+    """All allocations. A copy shares what neither of the two changes."""
+
+    def __init__(self, allocations: dict[int, _Bytes] | None = None) -> None:
+        self._allocations = {} if allocations is None else allocations
+        self._owned: set[int] = set()
+
+    def copy(self) -> "_Memory":
+        self._owned = set()
+        return _Memory(dict(self._allocations))
+
+    def look(self, place: Slice) -> tuple[_Bytes, int, int]:
+        """Returns the allocation, and the numbers of its ranges as `_Bytes.find` does."""
+        found = self._allocations.get(place.allocation) or _NOTHING
+        return found, *found.find(place.offset, place.offset + place.size)
+
+    def put(self, place: Slice, held: _Held) -> None:
+        found = self._allocations.get(place.allocation)
+        if found is None or place.allocation not in self._owned:
+            found = self._allocations[place.allocation] = _Bytes() if found is None else found.copy()
+            self._owned.add(place.allocation)
+        found.put(place.offset, place.offset + place.size, held)
+
+    def join(self, others: "list[_Memory]") -> "_Memory":
+        """Returns what may stand where, if one of the others comes after this one."""
+        joined = dict(self._allocations)
+        for number in dict.fromkeys(number for other in others for number in other._owned):
+            found = [one for other in others if (one := other._allocations.get(number)) is not None]
+            joined[number] = _join_bytes(found)
+        return _Memory(joined)
+
+
+_NOTHING = _Bytes()
+
+
+def _join_bytes(found: list[_Bytes]) -> _Bytes:
+    first, *others = found
+    if all(one.starts == first.starts and one.held == first.held for one in others):
+        return first
+    bounds = sorted({bound for one in found for bound in (*one.starts, *one.ends)})
+    joined = _Bytes()
+    for start, end in pairwise(bounds):
+        held = [one.held[low] for one in found for low, high in [one.find(start, end)] if low < high]
+        if not held:
+            continue
+        names = tuple(dict.fromkeys(name for one in held for name in one.names))
+        wrong = 0
+        for one in held:
+            wrong |= one.wrong
+        last = joined.held[-1] if joined.held else None
+        if last is not None and joined.ends[-1] == start and last.names == names and last.wrong == wrong:
+            joined.ends[-1] = end  # one value, which other branches have left in parts
+            continue
+        joined.starts.append(start)
+        joined.ends.append(end)
+        joined.held.append(_Held(names, wrong, -1))
+    return joined
+
+
+@dataclass(slots=True, eq=False)
+class _Pair:
+    lost: Definition
+    place: Slice
+    other: Definition
+    reader: HloInstruction | None
+    readers: int = 1
+    is_kept: bool = False
+
+
+class _Joined:
+    """The definitions of an assignment, and one more wherever a loop or a conditional joins several values: XLA lists these,
+    and a file, or an assignment that is worked out from XLA's rules, may lack them."""
+
+    def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
+        self._module: Final = module
+        self._flow: Final = Dataflow(module, PASSED_ON)
+        self._positions: Final = Positions(module, buffers)
+        self.definitions: dict[int, tuple[tuple[ShapeIndex, int], ...]] = dict(buffers.definitions)
+        for computation in module.computations.values():  # callees come first
+            for one in computation.instructions:
+                if one.opcode == "while":
+                    self._add_state(one)
+                elif one.opcode == "conditional":
+                    self._add_result(one)
+
+    def _add_state(self, loop: HloInstruction) -> None:
+        """Adds the elements of a loop's state that its body does not leave as they came, or exchange for an equal one."""
+        callees = [self._module.computations[number] for number in loop.called_computations]
+        body, state = callees[0].root, callees[0].parameters[0]
+        given = {index: self._find_source((loop.operands[0], index)) for index in iterate_leaves(loop.shape)}
+        left = {index: self._find_source((body, index), state) for index in given}
+        kept = {index for index, source in left.items() if source[0] == state.id}
+        while lost := {i for i in kept if left[i][1] not in kept or given[i] != given[left[i][1]]}:
+            kept -= lost
+        for index in given.keys() - kept:
+            for holder in (loop, *(callee.parameters[0] for callee in callees)):
+                self._add(holder, index, (loop.operands[0], index))
+
+    def _add_result(self, conditional: HloInstruction) -> None:
+        roots = [self._module.computations[number].root for number in conditional.called_computations]
+        for index in iterate_leaves(conditional.shape):
+            if len({self._find_source((root, index)) for root in roots}) > 1:
+                self._add(conditional, index, (roots[0], index))
+
+    def _find_source(self, position: Position, end: HloInstruction | None = None) -> Definition:
+        """Returns the definition of the value; end: a parameter at which the walk ends, too."""
+        while position[0] is not end and all(i != position[1] for i, _ in self.definitions.get(position[0].id, ())):
+            source = next(self._flow.list_sources(*position), None)
+            if source is None:
+                break
+            position = source
+        return position[0].id, position[1]
+
+    def _add(self, instruction: HloInstruction, index: ShapeIndex, source: Position) -> None:
+        number, listed = self._positions.find(*source), self.definitions.get(instruction.id, ())
+        if number is not None and all(known != index for known, _ in listed):
+            self.definitions[instruction.id] = (*listed, (index, number))
+
+
+class _Walk:
+    def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
+        buffers = replace(buffers, definitions=_Joined(module, buffers).definitions)
+        self._module: Final = module
+        self._slices: Final = buffers.slices
+        self._definitions: Final = buffers.definitions
+        self._positions = Positions(module, buffers)
+        self._flow = Dataflow(module, Through(tuples=True))
+        self._places = {(one, index): number for one, found in buffers.definitions.items() for index, number in found}
+        self._names: dict[Definition, Definition] = {}
+        """Other names of one value, (2) and (4)."""
+        self._leaves: dict[int, tuple[_Leaf, ...]] = {}
+        self._memory = _Memory()
+        self._turn = 0
+        self._steps = _MOST_STEPS * module.instruction_count
+        self._pairs: dict[tuple[Definition, Definition], _Pair] = {}
+        self._bits: dict[tuple[Definition, Definition], int] = {}
+
+    def run(self, *, is_assigned: bool) -> tuple[SharedBytes, ...]:
+        entry, outputs = self._module.entry, list[int]()
+        running = [self._module.computations[number] for number in self._find_running()]
+        for computation in running:
+            for one in computation.instructions:
+                self._give_names(one)
+        constants = [one for computation in running for one in computation.instructions if one.opcode == "constant"]
+        self._join_constants(constants)
+        for one in (*entry.parameters, *constants):
+            self._write(one, 0, frozenset())
+        self._run(entry)
+        for leaf in self._list_leaves(entry.root):
+            outputs.append(self._read_leaf(leaf, None))
+        if is_assigned:
+            self._require_arguments(entry)
+        return tuple(self._describe(outputs))
+
+    def _find_running(self) -> Iterable[int]:
+        """Returns the ids of the computations that run in sequence."""
+
+        def list_called(number: int) -> list[int]:
+            calling = self._module.computations[number].instructions
+            return [callee for one in calling if one.opcode in _RUNS_SCHEDULED for callee in one.called_computations]
+
+        return search([self._module.entry.id], list_called)
+
+    def _give_names(self, instruction: HloInstruction) -> None:
+        """Joins the names of what is one value, (2) and (4)."""
+        if instruction.opcode == "while":
+            callees = [self._module.computations[number] for number in instruction.called_computations]
+            same = (instruction, *(callee.parameters[0] for callee in callees))
+            for index in iterate_leaves(instruction.shape):
+                listed = [(one.id, index) for one in same if (one.id, index) in self._places]
+                self._names.update((name, listed[0]) for name in listed[1:])
+        elif instruction.opcode == "fusion" and len(self._definitions.get(instruction.id, ())) > 1:
+            root = self._module.computations[instruction.called_computations[0]].root
+            first: dict[Definition, Definition] = {}
+            for index in iterate_leaves(instruction.shape):
+                value, rest = self._flow.find_definition(root, index)
+                name = first.setdefault((value.id, rest), (instruction.id, index))
+                if name != (instruction.id, index):
+                    self._names[instruction.id, index] = name
+
+    def _join_constants(self, constants: Iterable[HloInstruction]) -> None:
+        """Joins the names of constants that hold the same, where they lie in the same bytes."""
+        known: dict[int, HloInstruction] = {}
+        for one in constants:
+            for index, number in self._definitions.get(one.id, ()):
+                first = known.setdefault(number, one)
+                if first is not one and first.proto.literal == one.proto.literal:
+                    self._names[one.id, index] = first.id, index
+
+    def _list_leaves(self, value: HloInstruction) -> tuple[_Leaf, ...]:
+        found = self._leaves.get(value.id)
+        if found is None:
+            found = tuple([self._find_leaf(value, index) for index in iterate_leaves(value.shape)])
+            self._leaves[value.id] = found
+        return found
+
+    def _find_leaf(self, value: HloInstruction, index: tuple[int, ...]) -> _Leaf:
+        name = self._positions.resolve(value, index)
+        number = self._places.get(name)
+        if number is None or not self._slices[number].size:
+            return None
+        return self._names.get(name, name), number
+
+    def _run(self, computation: HloComputation) -> None:
+        self._steps -= len(computation.instructions)
+        if self._steps < 0:
+            raise TooManyStepsError
+        for instruction in computation.sequence or computation.instructions:
+            opcode = instruction.opcode
+            if opcode in _LAUNCHES_NOTHING:
+                continue
+            self._turn += 1
+            if opcode == "while":
+                self._run_loop(instruction)
+                continue
+            if opcode in _WAITS:
+                self._wait(instruction)
+                continue
+            wrong, read = 0, set[Definition]()
+            for operand in instruction.operands:
+                for leaf in self._list_leaves(operand):
+                    if leaf is not None:
+                        read.add(leaf[0])
+                        wrong |= self._read_leaf(leaf, instruction)
+            if opcode == "conditional":
+                self._run_branches(instruction)
+                continue
+            if opcode in _RUNS_SCHEDULED:
+                for callee in instruction.called_computations:
+                    self._run(self._module.computations[callee])
+                self._turn += 1
+                read.clear()
+            if instruction.id in self._definitions:
+                self._write(instruction, wrong, read)
+
+    def _wait(self, done: HloInstruction) -> None:
+        """See (5)."""
+        results = self._list_leaves(done)
+        names = frozenset([leaf[0] for leaf in results if leaf is not None])
+        start = find_start(self._module, done) if done.opcode == "send-done" else None
+        waited = (*done.operands, *(start.operands[:1] if start is not None and start.opcode == "send" else ()))
+        leaves = [leaf for operand in waited for leaf in self._list_leaves(operand)]
+        wrong = _unite(self._read_leaf(leaf, done, names) for leaf in leaves if leaf is None or leaf[0] not in names)
+        if wrong:
+            self._rename(results, [wrong | (self._peek(leaf) if leaf is not None else 0) for leaf in results])
+
+    def _run_loop(self, loop: HloInstruction) -> None:
+        """See (4)."""
+        body, condition = (self._module.computations[number] for number in loop.called_computations)
+        state, left = self._list_leaves(body.parameters[0]), self._list_leaves(body.root)
+        wrong = [self._read_leaf(leaf, loop) for leaf in self._list_leaves(loop.operands[0])]
+        self._rename(self._list_leaves(condition.parameters[0]), wrong)
+        self._rename(state, wrong)
+        decided = 0
+        for number in range(_MOST_ROUNDS):
+            self._run(condition)
+            decided |= self._read_all(condition.root, loop)
+            self._run(body)
+            after = [self._read_leaf(leaf, loop) for leaf in left]
+            merged = [one | other for one, other in zip(wrong, after, strict=True)]
+            if merged != wrong and number == _MOST_ROUNDS - 1:
+                merged = [_unite(merged)] * len(merged)
+            is_settled, wrong = merged == wrong, merged
+            self._rename(state, wrong)
+            if is_settled:
+                break
+        self._run(condition)
+        decided |= self._read_all(condition.root, loop)
+        self._rename(self._list_leaves(loop), [one | decided for one in wrong])
+
+    def _run_branches(self, conditional: HloInstruction) -> None:
+        """See (4)."""
+        decided = self._read_all(conditional.operands[0], conditional)
+        results, before = self._list_leaves(conditional), self._memory
+        ends: list[_Memory] = []
+        for number in conditional.called_computations:
+            self._memory = before.copy()
+            callee = self._module.computations[number]
+            self._run(callee)
+            wrong = [self._read_leaf(leaf, conditional) for leaf in self._list_leaves(callee.root)]
+            self._rename(results, [one | decided for one in wrong])
+            ends.append(self._memory)
+        self._memory = before.join(ends)
+
+    def _rename(self, leaves: tuple[_Leaf, ...], wrong: list[int]) -> None:
+        for leaf, bits in zip(leaves, wrong, strict=True):
+            if leaf is None:
+                continue
+            name, number = leaf
+            found, low, high = self._memory.look(self._slices[number])
+            if high - low == 1 and found.held[low].names == (name,) and found.held[low].wrong == bits:
+                continue
+            self._memory.put(self._slices[number], _Held((name,), bits, self._turn))
+
+    def _read_all(self, value: HloInstruction, reader: HloInstruction) -> int:
+        return _unite(self._read_leaf(leaf, reader) for leaf in self._list_leaves(value))
+
+    def _read_leaf(
+        self, leaf: _Leaf, reader: HloInstruction | None, results: frozenset[Definition] = frozenset()
+    ) -> int:
+        """Returns the pairs that the value depends on, one more of which may be this read's.
+
+        results: names of what the reader waits for, (5).
+        """
+        if leaf is None:
+            return 0
+        name, number = leaf
+        place = self._slices[number]
+        found, low, high = self._memory.look(place)
+        wrong = 0
+        for rank in range(low, high):
+            held = found.held[rank]
+            wrong |= held.wrong
+            if held.names == (name,) or (results and results.issuperset(held.names)):
+                continue
+            others = [one for one in held.names if one != name]
+            wrong |= _unite(self._note(name, place, one, reader) for one in others)
+        return wrong
+
+    def _write(self, instruction: HloInstruction, wrong: int, read: Iterable[Definition]) -> None:
+        """Writes the results, (1) to (3)."""
+        defined = self._definitions.get(instruction.id, ())
+        leaves = [(leaf[0], leaf[1]) for leaf in self._list_leaves(instruction) if leaf is not None] if defined else []
+        own = {number for _, number in defined}
+        several = len(leaves) > 1
+        written = [
+            (name, number, self._narrow(instruction, name, wrong) if wrong and several else wrong)
+            for name, number in leaves
+            if number in own
+        ]
+        for name, number, depends in written:
+            place, names, bits = self._slices[number], [name], depends
+            found, low, high = self._memory.look(place)
+            for rank in range(low, high):
+                held = found.held[rank]
+                if several and held.turn == self._turn:
+                    names += held.names
+                elif read and (found.starts[rank], found.ends[rank]) != (place.offset, place.offset + place.size):
+                    for lost in held.names:
+                        if lost in read:
+                            bits |= self._note(lost, self._place_of(lost), name, instruction)
+            self._memory.put(place, _Held(tuple(dict.fromkeys(names)), bits, self._turn))
+
+    def _narrow(self, instruction: HloInstruction, name: Definition, wrong: int) -> int:
+        """Returns the pairs that this one of several results depends on, (7)."""
+        number, index = name
+        if number != instruction.id or not index:
+            return wrong
+        if takes_operands_apart(instruction):
+            leaves = self._list_leaves(instruction.operands[index[-1]])
+        elif instruction.opcode == "fusion":
+            fused = self._module.computations[instruction.called_computations[0]]
+            value, _ = self._flow.find_definition(fused.root, index)
+            reached = search([value], lambda one: one.operands)
+            given = [one.proto.parameter_number for one in reached if one.opcode == "parameter"]
+            leaves = [leaf for one in given for leaf in self._list_leaves(instruction.operands[one])]
+        else:
+            return wrong
+        return _unite(self._peek(leaf) for leaf in leaves if leaf is not None)
+
+    def _peek(self, leaf: tuple[Definition, int]) -> int:
+        """Returns what `_read_leaf` has returned for the leaf, by then."""
+        name, number = leaf
+        found, low, high = self._memory.look(self._slices[number])
+        wrong = 0
+        for held in found.held[low:high]:
+            wrong |= held.wrong
+            for one in held.names:
+                wrong |= self._bits.get((name, one), 0)
+        return wrong
+
+    def _place_of(self, name: Definition) -> Slice:
+        return self._slices[self._places[name]]
+
+    def _note(self, lost: Definition, place: Slice, other: Definition, reader: HloInstruction | None) -> int:
+        """Returns the pair's bit."""
+        key = lost, other
+        known = self._pairs.get(key)
+        if known is not None:
+            known.readers += known.reader is not reader
+            return self._bits[key]
+        if key in self._bits:
+            return self._bits[key]
+        if len(self._pairs) < _MOST_PAIRS:
+            self._pairs[key] = _Pair(lost, place, other, reader)
+        self._bits[key] = 1 << len(self._pairs) - 1
+        return self._bits[key]
+
+    def _require_arguments(self, entry: HloComputation) -> None:
+        """See (6)."""
+        given = {
+            (one.parameter_number, tuple(one.parameter_shape_index)) for one in self._module.input_output_alias.entries
+        }
+        for parameter in entry.parameters:
+            for index, leaf in zip(iterate_leaves(parameter.shape), self._list_leaves(parameter), strict=True):
+                if leaf is None or (parameter.proto.parameter_number, index) in given:
+                    continue
+                known = len(self._pairs)
+                self._read_leaf(leaf, None)
+                for pair in list(self._pairs.values())[known:]:
+                    pair.is_kept = True
+
+    def _describe(self, outputs: list[int]) -> Iterator[SharedBytes]:
+        if not self._pairs:
+            return
+        instructions = {one.id: one for one in self._module.instructions}
+        for number, pair in enumerate(self._pairs.values()):
+            yield SharedBytes(
+                lost=(instructions[pair.lost[0]], pair.lost[1]),
+                lost_place=pair.place,
+                other=(instructions[pair.other[0]], pair.other[1]),
+                other_place=self._place_of(pair.other),
+                reader=pair.reader,
+                readers=pair.readers,
+                outputs=frozenset(place for place, wrong in enumerate(outputs) if wrong >> number & 1),
+                is_kept=pair.is_kept,
+            )
+
+
+def _unite(wrong: Iterable[int]) -> int:
+    found = 0
+    for one in wrong:
+        found |= one
+    return found

@@ -1,0 +1,233 @@
+"""LD024 shared-bytes: XLA has two values in the same bytes while both are alive, and no kernel is to blame."""
+
+from collections.abc import Iterator, Sequence
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.explain.shared_bytes import describe_pair, describe_place, name_position, name_reader
+from ligerdiag.hlo.module import HloInstruction, find_user_line
+from ligerdiag.hlo.shared_bytes import SharedBytes
+from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
+from ligerdiag.rules.rule import Example, Reproduction, Rule
+from ligerdiag.rules.wording import UNFUSED, begin_sentence, render_at
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """Reports each pair of values once, whichever of the two is missed."""
+    pairs: dict[frozenset[object], list[SharedBytes]] = {}
+    for one in context.shared:
+        key = frozenset(((one.lost[0].id, one.lost[1]), (one.other[0].id, one.other[1])))
+        pairs.setdefault(key, []).append(one)
+    for both in pairs.values():
+        yield _report(context, both)
+
+
+def _report(context: Context, both: Sequence[SharedBytes]) -> Finding:
+    first = both[0]
+    reached = frozenset[int]().union(*[one.outputs for one in both])
+    outputs = tuple([name for number, name in enumerate(context.verdicts.outputs) if number in reached])
+    place = _locate(context, both)
+    involved = (first.lost[0], first.other[0], *[one.reader for one in both if one.reader is not None])
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"{_begin(first, outputs)}{describe_pair(first)}",
+        outputs=outputs,
+        source=place,
+        instructions=tuple(dict.fromkeys(one.name for one in involved)),
+        evidence=(
+            ("value", f"{name_position(first.lost)} stands in {describe_place(first.lost_place)}"),
+            ("value", f"{name_position(first.other)} stands in {describe_place(first.other_place)}"),
+            *[("read", _describe_read(context, one)) for one in both],
+        ),
+        help=_find_help(context, first),
+        reader=ReadPlace(line=place),
+    )
+
+
+def _begin(pair: SharedBytes, outputs: tuple[str, ...]) -> str:
+    if outputs:
+        given = "one of two values" if pair.lost[0] is pair.other[0] else "another value"
+        return begin_sentence(outputs, f"gets {given}: ", f"get {given}: ")
+    return "an argument that the caller keeps is overwritten: " if pair.is_kept else "no output depends on it: "
+
+
+def _describe_read(context: Context, pair: SharedBytes) -> str:
+    lost, other, reader = name_position(pair.lost), name_position(pair.other), pair.reader
+    if reader is None:
+        return f"{name_reader(pair)} {lost}, and finds {other} there"
+    time = context.logical_times.get(reader.id)
+    when = "" if time is None else f" at logical time {time}"
+    more = f", and {pair.readers - 1} more" if pair.readers > 1 else ""
+    found = "may find" if pair.lost[0] is pair.other[0] else "finds"
+    return f"{name_reader(pair)} {lost}{when}, and {found} {other} there{more}{render_at(_find_line(context, reader))}"
+
+
+def _locate(context: Context, both: Sequence[SharedBytes]) -> SourceLine | None:
+    """Returns the line of a reader, else of one of the values."""
+    readers = [one.reader for one in both if one.reader is not None]
+    found = (_find_line(context, one) for one in (*readers, both[0].lost[0], both[0].other[0]))
+    return next((line for line in found if line is not None), None)
+
+
+def _find_line(context: Context, instruction: HloInstruction) -> SourceLine | None:
+    line = find_user_line(context.optimized, instruction)
+    if line is not None or instruction.opcode != "fusion":
+        return line
+    fused = context.optimized.computations[instruction.called_computations[0]].instructions
+    found = (find_user_line(context.optimized, one) for one in reversed(fused))
+    return next((one for one in found if one is not None), None)
+
+
+def _find_help(context: Context, pair: SharedBytes) -> str:
+    if any(_holds_a_call(context, one) for one in (pair.lost[0], pair.other[0])):
+        return UNFUSED
+    if pair.reader is not None and any(
+        one.is_shared and one.instruction == pair.reader.id for one in context.optimized.invalid_aliases
+    ):
+        return "let each output be the alias of one operand: XLA takes all that are named in one entry for one buffer"
+    return _BISECT
+
+
+def _holds_a_call(context: Context, instruction: HloInstruction) -> bool:
+    """Whether it is a custom call that XLA has fused with the slices around it."""
+    if instruction.opcode != "fusion":
+        return False
+    fused = context.optimized.computations[instruction.called_computations[0]].instructions
+    return any(one.opcode == "custom-call" for one in fused)
+
+
+_BISECT = (
+    "this is a bug of XLA's: look for a flag without it by `ligerdiag bisect FILE --over flags`, such as"
+    " `XLA_FLAGS=--xla_disable_hlo_passes=priority-fusion`, and report it to openxla/xla"
+)
+
+PIECES = """\
+import jax.numpy as jnp
+
+from ligerdiag import Arg, Case
+
+DEVICES, ROWS, LOW, HIGH = 4, 2, 1, 2
+PIECE = LOW + ROWS + HIGH
+
+
+def spread(v):
+    return jnp.concatenate([jnp.pad(v[ROWS * i : ROWS * (i + 1)], (LOW, HIGH)) for i in range(DEVICES)])
+
+
+def gather(v):
+    return jnp.concatenate([v[PIECE * i + LOW : PIECE * i + LOW + ROWS] for i in range(DEVICES)])
+
+
+def step(x, z):
+    return {"sum": gather(spread(x) * z) + gather(spread(gather(z)))}
+
+
+ARGS = (Arg(shape=(DEVICES * ROWS,), partition=("x",)), Arg(shape=(DEVICES * PIECE,), partition=("x",)))
+"""
+
+FOUR_DEVICES = Example(
+    about="Padded pieces of sharded arrays on four GPUs: one fusion updates one array in place twice, in one place.",
+    code=f"""{PIECES}CASE = Case(name="on_four", function=step, args=ARGS, mesh={{"x": 4}})
+""",
+)
+
+TWO_DEVICES = Example(
+    about="The same program on two GPUs: XLA makes another fusion, whose results have places of their own.",
+    code=f"""{PIECES}CASE = Case(name="on_two", function=step, args=ARGS, mesh={{"x": 2}})
+""",
+)
+
+_ADD = """\
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plt
+
+from ligerdiag import Arg, Case
+
+
+def add_kernel(a_ref, b_ref, o_ref):
+    o_ref[...] = a_ref[...] + b_ref[...]
+
+
+def add(a, b, aliases):
+    shape = jax.ShapeDtypeStruct(a.shape, a.dtype)
+    params = plt.CompilerParams(num_warps=1)
+    return pl.pallas_call(add_kernel, out_shape=shape, input_output_aliases=aliases, compiler_params=params)(a, b)
+
+
+"""
+
+TWO_OPERANDS = Example(
+    about="Two operands are declared to be one output: XLA puts all three into the same bytes, one value over the other.",
+    code=f"""{_ADD}def step(a, b):
+    return {{"sum": add(jnp.tanh(a), jnp.sin(b), {{0: 0, 1: 0}})}}
+
+
+CASE = Case(name="two_operands", function=step, args=(Arg(shape=(256,)), Arg(shape=(256,))))
+""",
+)
+
+ONE_OPERAND = Example(
+    about="One operand is declared to be the output, and the other has bytes of its own.",
+    code=f"""{_ADD}def step(a, b):
+    return {{"sum": add(jnp.tanh(a), jnp.sin(b), {{0: 0}})}}
+
+
+CASE = Case(name="one_operand", function=step, args=(Arg(shape=(256,)), Arg(shape=(256,))))
+""",
+)
+
+RULE = Rule(
+    id="LD024",
+    name="shared-bytes",
+    severity=Severity.ERROR,
+    summary="XLA has two values in the same bytes while both are alive",
+    what_it_does="""\
+Walks over the schedule, loops and branches included, with the bytes of XLA's buffer assignment, and notes which value was
+written where last. It reports every read that finds another value than the one that its operand means, results of one
+instruction that lie in the same bytes, and arguments that are overwritten though the caller keeps them. Values that pass
+each other on, such as the state of a loop, what is updated in place, and the two ends of a declared alias, may share bytes
+as long as nobody reads the old one afterwards. It covers every module with a schedule and a buffer assignment, also
+those without a kernel.""",
+    why="""\
+Nothing fails: the program computes from bytes that hold something else. Copies that XLA leaves out, two results of one
+fusion that update one operand in place, and aliases that contradict each other have done that. On four H200s the sum in the
+first example is off by a third.""",
+    what_to_do="""\
+Where an alias is declared twice, declare it once: each operand for one output, and each output of one operand. Where a
+kernel was fused with slices, put `jax.lax.optimization_barrier` around what it is given and what it returns, as for LD022.
+Else it is a bug of XLA's: `ligerdiag bisect FILE --over flags` compiles the program with one flag at a time set otherwise,
+and says with which every output is right, that is, with which this finding is gone. `--over passes` names no pass here: it
+follows kernels. `xla_disable_hlo_passes=priority-fusion` cures the first example. Report the program to openxla/xla.""",
+    limits="""\
+An output that is named may be right: two values may be equal, or the one that is left may be the one that is meant. In which
+order one fusion reads an operand and writes a result in the very same bytes is not looked at. Without XLA's buffer
+assignment only the values are known that must share bytes: what depends on these is unknown, and no finding. What a kernel
+overwrites behind XLA's back is the business of LD001 to LD006.""",
+    references=(
+        "github.com/jax-ml/jax/issues/39100",
+        "github.com/csarofeen/pytorch/issues/1984",
+    ),
+    reproduced=(
+        Reproduction(
+            report="jax-ml/jax#39100",
+            case="",
+            reproduced=(
+                "two results of one fusion at one offset, without a GPU; on four H200s a relative error of 0.38, and none"
+                " with `xla_disable_hlo_passes=priority-fusion`"
+            ),
+            missing="an answer of XLA's maintainers",
+        ),
+        Reproduction(
+            report="csarofeen/pytorch#1984",
+            case="",
+            reproduced="two aliases of one buffer, of which one is ignored without a word: with XLA both operands are lost",
+            missing="the fuser of PyTorch, whose report it is",
+        ),
+    ),
+    bad=(FOUR_DEVICES, TWO_OPERANDS),
+    good=(TWO_DEVICES, ONE_OPERAND),
+    check=check,
+    explains=Verdict.CLOBBERED,
+)

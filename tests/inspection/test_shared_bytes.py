@@ -1,0 +1,140 @@
+"""Values that share bytes, in the files of strangers: modules without a kernel are looked at, too."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.api.inspecting import DumpSelection, InspectedModules
+from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
+from ligerdiag.dumps.find import ModuleFiles
+from ligerdiag.inspection.module import InspectionRequest, ModuleInspector, ModuleOutcome
+from ligerdiag.judgement.conclusion import conclude
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CheckReport, Inspection, Status
+from tests.hlo.placing import place, read_text
+from tests.hlo.test_shared_bytes import KINDS, complete
+
+CLEAN = "they touch and do not overlap"
+WITHOUT_A_KERNEL = (
+    "a fusion with two results",
+    "a dynamic-update-slice",
+    "a branch writes over a value of the caller's",
+)
+
+type Look = Callable[[bytes, str], ModuleOutcome]
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Look:
+    """Inspects the content of one file."""
+
+    def translate(text: bytes, name: str) -> bytes:
+        del name
+        return read_text(text.decode()).hlo_module.SerializeToString()
+
+    def inspect(content: bytes, name: str) -> ModuleOutcome:
+        path = tmp_path / name
+        path.write_bytes(content)
+        files = ModuleFiles(id="m", target="", optimized=(path,))
+        inspector = ModuleInspector(
+            request=InspectionRequest(), translate=translate, effects_cache=tmp_path / "effects"
+        )
+        return inspector.inspect_module(files)
+
+    return inspect
+
+
+def find(name: str) -> tuple[str, dict[str, int], str]:
+    body, offsets, expected = next(kind[name] for kind in KINDS.values() if name in kind)[:3]
+    assert isinstance(offsets, dict)
+    return complete(body), offsets, expected
+
+
+def judge(outcome: ModuleOutcome) -> Inspection:
+    assert outcome.judged is not None
+    assert isinstance(outcome.judged.result, Inspection)
+    return outcome.judged.result
+
+
+def list_wrong(inspection: Inspection, verdict: Verdict) -> list[int]:
+    return [number for number, found in enumerate(inspection.outputs.values()) if found is verdict]
+
+
+def name_outputs(expected: str) -> list[int]:
+    return [int(number) for number in expected.rpartition(":")[2].split()]
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_KERNEL)
+def test_a_module_without_a_kernel_is_an_error_where_values_share_bytes(name: str, look: Look) -> None:
+    text, offsets, expected = find(name)
+    outcome = look(place(text, offsets), "x.hlo.pb")
+    inspection = judge(outcome)
+    assert list_wrong(inspection, Verdict.CLOBBERED) == name_outputs(expected)
+    assert {finding.rule for finding in inspection.findings} == {"LD024"}
+    assert outcome.judged is not None
+    case = conclude(outcome.judged)
+    assert case.status is Status.FINDINGS
+    report = CheckReport(cases=(case,), targets=(), toolchain="")
+    assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=False) is ExitCode.FINDINGS
+
+
+def test_one_in_which_none_do_has_nothing_to_check(look: Look) -> None:
+    text, offsets, _ = find(CLEAN)
+    outcome = look(place(text, offsets), "x.hlo.pb")
+    assert outcome.is_idle
+    assert not outcome.lacks_buffers
+    assert outcome.judged is None
+
+
+@pytest.mark.parametrize("name", [CLEAN, *WITHOUT_A_KERNEL])
+def test_text_without_a_kernel_does_not_say_in_which_bytes_its_values_lie(name: str, look: Look) -> None:
+    text, _, _ = find(name)
+    outcome = look(text.encode(), "x.hlo")
+    assert outcome.is_idle
+    assert outcome.lacks_buffers
+    inspected = InspectedModules(DumpSelection(modules=(), artifacts=(), notes=()), idle=1, unassigned=1)
+    assert inspected.list_notes()[-1].endswith("whether values share bytes there is not known")
+
+
+def test_a_protobuf_without_an_assignment_does_not_either(look: Look) -> None:
+    text, _, _ = find(CLEAN)
+    assert look(read_text(text).SerializeToString(), "x.hlo.pb").lacks_buffers
+
+
+def test_an_assignment_that_does_not_hold_is_named(look: Look) -> None:
+    text, offsets, _ = find(CLEAN)
+    data = place(text, offsets)
+    proto = read_text(text)
+    proto.ParseFromString(data)
+    del proto.buffer_assignment.buffer_allocations[0].assigned[:]
+    outcome = look(proto.SerializeToString(), "x.hlo.pb")
+    assert outcome.lacks_buffers
+    assert "the buffer assignment does not hold" in outcome.notes[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["a call writes over a value that is read later", "two operands declared to be one output"]
+)
+def test_what_xla_must_put_into_the_same_bytes_is_unknown_without_an_assignment(name: str, look: Look) -> None:
+    text, _, expected = find(name)
+    inspection = judge(look(text.encode(), "x.hlo"))
+    assert list_wrong(inspection, Verdict.UNKNOWN) == name_outputs(expected)
+    assert "LD024" not in {finding.rule for finding in inspection.findings}
+    assert any("without a buffer assignment it is not known" in line for line in inspection.coverage.not_covered)
+
+
+@pytest.mark.parametrize(
+    "name", ["a call writes over a value that is read later", "two operands declared to be one output"]
+)
+def test_with_one_it_is_clobbered(name: str, look: Look) -> None:
+    text, offsets, expected = find(name)
+    inspection = judge(look(place(text, offsets), "x.hlo.pb"))
+    assert list_wrong(inspection, Verdict.CLOBBERED) == name_outputs(expected)
+
+
+def test_a_declaration_that_names_a_buffer_twice_is_not_said_to_be_refused(look: Look) -> None:
+    text, offsets, _ = find("two operands declared to be one output")
+    found = [f for f in judge(look(place(text, offsets), "x.hlo.pb")).findings if f.rule == "LD018"]
+    assert len(found) == 2
+    assert all("refuse" not in finding.help and "which it does not" not in finding.message for finding in found)
