@@ -49,7 +49,8 @@ def follow(
         accesses=compute_argument_effects(module, "k").accesses,
         grid=grid,
     )
-    return found.get(pair, UNKNOWN)
+    meeting = found.get(pair)
+    return UNKNOWN if meeting is None else meeting.neighbours
 
 
 READ_FIRST = "%a = tt.load %x : !tt.ptr<f32>\n"

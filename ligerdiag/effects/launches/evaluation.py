@@ -33,7 +33,7 @@ from ligerdiag.effects.launches.index_values import (
 )
 from ligerdiag.effects.launches.operations import LaunchSite, compute_results, make_unknown
 from ligerdiag.effects.launches.trace import MIXERS, Demand, Trace
-from ligerdiag.effects.libtriton import parse_successors
+from ligerdiag.effects.libtriton import parse_successors, parse_word
 from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 
@@ -80,6 +80,7 @@ class Evaluation:
         """reaches: whether a memory operation of a function matters; all do, and all values, where None."""
         self._module, self._place, self._trace, self._budget = module, place, trace, budget
         self._demand = Demand(module, reaches)
+        self._used: dict[str, frozenset[int]] = {}
 
     def run(self, entry: str, arguments: Sequence[IndexValue]) -> None:
         """Follows the function from its entry, with all programs."""
@@ -312,6 +313,8 @@ class Evaluation:
 
     def _access(self, frame: _Frame, op: Operation, active: Mask) -> None:
         access = FIRST_OPERAND_ACCESS[op.name]
+        reads = access.reads and not self._only_exchanges(frame.function, op)
+        is_update = reads and access.writes
         values = frame.take(op.operands)
         try:
             found = self._place.reach(op, values, frame.function, self._budget)
@@ -323,16 +326,24 @@ class Evaluation:
             if ELSEWHERE in roots or not roots:
                 roots = frozenset(self._trace.buffers)
             for root in roots:
-                if access.reads:
-                    self._trace.read(root, None, sure=False, plain=not access.writes)
+                if reads:
+                    self._trace.read(root, None, sure=False, plain=not access.writes, place=op.place)
                 if access.writes:
-                    self._trace.write(root, None, sure=False)
+                    self._trace.write(root, None, sure=False, is_update=is_update)
             return
         pointer, mask, _ = found
         sure = not isinstance(mask, Unknown)
         if sure:
             self._trace.note_outside(pointer.root, runs, found[2], frame.function, op)
-        if access.reads:
-            self._trace.read(pointer.root, runs, sure=sure, plain=not access.writes)
+        if reads:
+            self._trace.read(pointer.root, runs, sure=sure, plain=not access.writes, place=op.place)
         if access.writes:
-            self._trace.write(pointer.root, runs, sure=sure and op.name != "tt.atomic_cas")
+            self._trace.write(pointer.root, runs, sure=sure and op.name != "tt.atomic_cas", is_update=is_update)
+
+    def _only_exchanges(self, function: Function, op: Operation) -> bool:
+        """Whether nobody uses what an atomic operation found in memory, and what it leaves there does not depend on it."""
+        if op.name != "tt.atomic_rmw" or parse_word(op.text, op.name) != "exch":
+            return False
+        if function.name not in self._used:
+            self._used[function.name] = frozenset(operand for one in function.operations for operand in one.operands)
+        return self._used[function.name].isdisjoint(op.results)

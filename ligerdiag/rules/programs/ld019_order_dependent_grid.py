@@ -1,56 +1,126 @@
 """LD019 order-dependent-grid: programs of one grid touch each other's bytes, and their order makes the result."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from ligerdiag.model.findings import Finding, LaunchNumbers, ProgramMeeting, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Rule, Settled, check_nothing, render_error
-from ligerdiag.rules.wording import name_buffer, render_at
-from ligerdiag.text import count_of
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.dependents import find_dependents, name_reached
+from ligerdiag.analysis.evaluation.memory_uses import find_shared_bytes
+from ligerdiag.effects.access import Neighbours
+from ligerdiag.hlo.module import find_user_line
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.model.findings import Finding, LaunchNumbers, OrderTried, Severity
+from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Rule, Settled, render_error
+from ligerdiag.rules.wording import LOST, UPDATE_HELP, describe_meeting
 
 ROUNDING = 1e-5
 """Relative difference that the order of additions in f32 may make; another order of writes moves whole elements."""
 
 
-def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding for each call whose results differ from the last program to the first.
+HELP = "let no program touch what another one writes, but by atomics that commute; a second launch sees all of it"
+TICKET_HELP = (
+    "let a program's number or a prefix sum of counts say where its results go, or sort them afterwards: a place that an"
+    " atomic counter hands out depends on who comes first"
+)
 
-    What LD011 says is not in `order_difference`.
+
+def check(context: Context) -> Iterator[Finding]:
+    """Reports each output in bytes of its own of which a program surely reads what another one surely writes."""
+    for call, effects in context.optimized_calls:
+        count = len(call.operands)
+        shared = {pair.buffer for pair in find_shared_bytes(call, context.positions)}
+        for output, leaf in enumerate(iterate_leaves(call.shape)):
+            buffer = count + output
+            pair = effects.get_in_place(buffer, buffer)
+            if buffer in shared or pair is None or pair.neighbours is not Neighbours.SHARED:
+                continue
+            reach = find_dependents(context, context.optimized, call, [leaf])
+            if not reach.is_used:
+                continue
+            grid = " x ".join(map(str, effects.grid))
+            reads = "loads, changes and stores" if pair.is_update else "reads"
+            evidence = [
+                (
+                    "kernel",
+                    f"in the grid {grid} a program {reads} of output {output} what another one writes, whatever the data",
+                )
+            ]
+            if pair.is_update:
+                evidence.append(("order", LOST))
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=_render(effects.kernel, output if pair.is_update else None),
+                outputs=name_reached(context, reach),
+                source=pair.line or find_user_line(context.optimized, call),
+                kernel=effects.kernel,
+                instructions=(call.name,),
+                evidence=tuple(evidence),
+                help=UPDATE_HELP if pair.is_update else HELP,
+            )
+            break
+
+
+def _render(kernel: str, output: int | None) -> str:
+    if output is not None:
+        return f"`{kernel}` loses updates of its output {output}: its programs load, change and store the same bytes"
+    return f"what `{kernel}` computes hangs on the order in which the programs of its grid run"
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """Adds what replay saw to the static findings, and reports each other call whose results differ in another order.
+
+    What LD011 says is not in `order_difference`. A difference that reaches no output of the program is left out.
     """
     numbers = measured.numbers
-    for launch in numbers.launches if numbers is not None else ():
-        if launch.order_difference <= ROUNDING:
-            continue
-        first = next(iter(launch.meetings), None)
-        yield Finding(
-            rule=RULE.id,
-            severity=RULE.severity,
-            message=f"what `{launch.kernel}` computes hangs on the order in which the programs of its grid run",
-            source=first.line if first is not None else None,
-            kernel=launch.kernel,
-            instructions=(launch.instruction,),
-            evidence=(*_describe(launch, first), _describe_difference(launch)),
-            help="let no program touch what another one writes, but by atomics that commute; a second launch sees all of it",
-        )
+    launches = {one.instruction: one for one in (numbers.launches if numbers is not None else ())}
+    static = {next(iter(finding.instructions), ""): finding for finding in measured.findings_of(RULE.id)}
+    for name, finding in static.items():
+        launch = launches.get(name)
+        if launch is not None and launch.order_difference > ROUNDING:
+            outputs = finding.outputs if launch.reached_by_order is None else launch.reached_by_order
+            evidence = (*finding.evidence, *describe_meeting(launch), _describe_difference(launch))
+            yield replace(finding, outputs=outputs, evidence=evidence)
+        elif launch is not None and launch.checked:
+            yield replace(finding, outputs=(), evidence=(*finding.evidence, _describe_quiet(launch)))
+        else:
+            yield finding
+    for launch in launches.values():
+        if launch.order_difference > ROUNDING and launch.instruction not in static and launch.reached_by_order != ():
+            yield _report(launch)
 
 
-def _describe(launch: LaunchNumbers, meeting: ProgramMeeting | None) -> Iterator[tuple[str, str]]:
-    if meeting is None:
-        return
-    buffer = name_buffer(launch, meeting.buffer)
-    yield (
-        "write",
-        f"program {meeting.writer} writes {count_of(meeting.bytes, 'byte')} of {buffer} of %{launch.instruction}, from byte"
-        f" {meeting.first_byte}{render_at(meeting.line)}",
+def _report(launch: LaunchNumbers) -> Finding:
+    first = next(iter(launch.meetings), None)
+    is_update = launch.order_tried is OrderTried.TOGETHER
+    output = first.buffer - launch.operands if first is not None and is_update else None
+    advice = HELP
+    if first is not None and first.are_atomic:
+        advice = TICKET_HELP
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=_render(launch.kernel, output if output is not None and output >= 0 else None),
+        outputs=launch.reached_by_order or (),
+        source=(first.line if first is not None else None) or launch.line,
+        kernel=launch.kernel,
+        instructions=(launch.instruction,),
+        evidence=(*describe_meeting(launch), _describe_difference(launch)),
+        help=UPDATE_HELP if is_update else advice,
     )
-    verb = "writes" if meeting.other_writes else "reads"
-    yield "meets", f"program {meeting.other} {verb} them, too{render_at(meeting.other_line)}"
 
 
 def _describe_difference(launch: LaunchNumbers) -> tuple[str, str]:
+    when = "at the same time" if launch.order_tried is OrderTried.TOGETHER else "from the last to the first"
+    how = f"by {render_error(launch.order_difference)} when its programs run {when}"
+    return "replay", f"the results of %{launch.instruction} differ {how}"
+
+
+def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
     return (
         "replay",
-        f"the results of %{launch.instruction} differ by {render_error(launch.order_difference)} when its programs run from"
-        " the last to the first",
+        f"on the inputs drawn the results of %{launch.instruction} are the same from the last program to the first and where"
+        f" all run at the same time, in {launch.checked} of {launch.launches} launches: what is read may not count",
     )
 
 
@@ -148,7 +218,7 @@ for another program of its grid is not replayed, and the report says so.""",
     ),
     bad=(NEIGHBOURS_ROW, SAME_ROW),
     good=(ROWS_IN_A_LOOP, ALIASED),
-    check=check_nothing,
+    check=check,
     measure=measure,
     settled=Settled.BY_REPLAY,
 )
