@@ -10,6 +10,7 @@ from typing import Any
 from ligerdiag.judgement.agreement import compute_disagreements, explain_unknown_order
 from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
 from ligerdiag.judgement.suppressions import Suppressions
+from ligerdiag.judgement.undefined import doubt_outputs, doubt_view
 from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, Inspection, Judged, Refusal, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
@@ -97,7 +98,7 @@ def _conclude(
     suppressions: Suppressions | None,
     source_roots: tuple[str, ...],
 ) -> CaseReport:
-    identity, outputs, replay, device = judged.identity, inspection.outputs, measured.replay, measured.device
+    identity, replay, device = judged.identity, measured.replay, measured.device
     answers = check_measured(measured)
     findings, failures = answers.findings, (*inspection.failures, *answers.failures)
     added = (failure.message for failure in answers.failures)
@@ -105,6 +106,7 @@ def _conclude(
     coverage = replace(inspection.coverage, not_covered=(*added, *open_questions, *inspection.coverage.not_covered))
     if suppressions is not None:
         findings = suppressions.apply(identity.id, findings, source_roots)
+    outputs = doubt_outputs(inspection.outputs, findings)
     allowed = compute_allowed_outputs(outputs, findings)
     disagreements = compute_disagreements(outputs, findings, replay, device)
     unsettled = frozenset(failure.rule for failure in failures) | find_unsettled(
@@ -142,7 +144,7 @@ def _conclude(
         disagreements=disagreements,
         mismatch=mismatch,
         neighbourhoods=inspection.neighbourhoods,
-        view=inspection.view,
+        view=doubt_view(inspection.view, findings),
     )
 
 

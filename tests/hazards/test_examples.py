@@ -28,6 +28,10 @@ CONSEQUENCES = {
     "LD005": Verdict.UNKNOWN,
     "LD014": Verdict.UNKNOWN,
     "LD022": Verdict.STALE,
+    "LD011": Verdict.UNKNOWN,
+    "LD013": Verdict.UNKNOWN,
+    "LD019": Verdict.UNKNOWN,
+    "LD025": Verdict.UNKNOWN,
 }
 """The verdict that a rule gives its outputs."""
 
@@ -114,6 +118,7 @@ def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, 
         ("LD014", "jt.triton_call(h, kernel=forging_kernel"),
         ("LD021", "start = jnp.tanh(value)"),
         ("LD022", "plus = plgpu.kernel(double_kernel"),
+        ("LD025", 'return {"total": jt.triton_call(x, kernel=total_kernel'),
         ("LD015", "h @ w.T  # h is meant to be doubled by now"),
     ],
 )

@@ -31,6 +31,7 @@ GIVEN_AWAY = {
     "LD020": "out-of-bounds-access",
     "LD021": "mixed-up-donations",
     "LD022": "broken-alias",
+    "LD025": "unwritten-read",
 }
 """Every id that was ever given away, whether its rule exists (still, already) or not. Lines are only added."""
 

@@ -27,6 +27,9 @@ FORWARD, BACKWARD = GridOptions(), GridOptions(order="reverse")
 _MOST_ROUNDS = 20_000
 """Of a loop while programs run at the same time: one that goes on longer waits."""
 
+MOST_ALONE = 1024
+"""Programs that run one by one where their atomic operations meet: those of a batch come branch by branch."""
+
 ROUNDING = 1e-5
 """Relative difference that may be rounding: then an operand's own is not the one that tells."""
 MOST_MEETINGS = 4
@@ -93,9 +96,10 @@ def find_races(trial: Trial, *, all_ways: bool) -> Races:
     """See above. all_ways: run also what surely is no race of programs that were seen to meet."""
     ran, races = trial.ran, Races()
     if ran.meeting is not None or trial.drawn or (all_ways and not ran.meetings_known):
-        differences = trial.compare(BACKWARD)
+        alone = trial.drawn and trial.launch.programs <= MOST_ALONE
+        differences = trial.compare(replace(BACKWARD, batch_bytes=1) if alone else BACKWARD)
         races = replace(_explain(trial, differences), tried=OrderTried.BACKWARD)
-        if races.largest <= ROUNDING and any(not one.other_writes for one in trial.meetings):
+        if races.largest <= ROUNDING and not ran.waited and any(not one.other_writes for one in trial.meetings):
             together = _compare_together(trial)
             if max(together, default=0.0) > ROUNDING:
                 races = replace(_explain(trial, together), tried=OrderTried.TOGETHER)
@@ -173,7 +177,10 @@ def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> 
 
 
 def compute_difference(one: Array, other: Array, atomics: bool) -> float:
-    """||one - other|| over the larger norm, in f64; 1 where something is not finite, 0 where all bits agree."""
+    """||one - other|| over the larger norm, in f64; 1 where something is not finite, 0 where all bits agree.
+
+    Of integers only elements that differ have a part in the norm: what is left unwritten is large, and nothing is rounded.
+    """
     differs = one.view(f"u{one.itemsize}") != other.view(f"u{other.itemsize}")
     if not differs.any():
         return 0.0
@@ -181,7 +188,8 @@ def compute_difference(one: Array, other: Array, atomics: bool) -> float:
     apart = np.where(differs, x - y, 0.0)
     if not np.isfinite(apart).all():
         return 1.0
-    x, y = (np.where(np.isfinite(values), values, 0.0) for values in (x, y))
+    counted = differs if one.dtype.kind in "biu" else True
+    x, y = (np.where(np.isfinite(values) & counted, values, 0.0) for values in (x, y))
     norm = max(float(np.linalg.norm(x)), float(np.linalg.norm(y)))
     difference = float(np.linalg.norm(apart)) / norm if norm else 0.0
     return 0.0 if atomics and difference <= ATOMIC_ROUNDING * _get_epsilon(one) else difference

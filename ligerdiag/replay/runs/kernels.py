@@ -11,6 +11,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.grid_orders import (
     BACKWARD,
     FORWARD,
+    MOST_ALONE,
     Trial,
     compute_difference,
     find_races,
@@ -207,15 +209,22 @@ class KernelRunner:
         _note_outside(seen, launch, ran, buffers)
         if check or (first and (ran.meeting is not None or ran.drawn)):
             seen.checked += check
+            # A canary that is no number hides what is added to it; the other one is next to zero.
+            prepare = partial(watch.prepare, other=bool(ran.old))
+            after: Sequence[Array] = buffers
+            if ran.old:
+                after = copy_buffers(before)
+                prepare(after)
+                launch.run(after, FORWARD)
             trial = Trial(
                 launch=launch,
                 operands=len(operands),
                 before=before,
-                after=buffers,
+                after=after,
                 ran=ran,
                 meetings=_describe_meetings(launch, ran.meeting or ()),
                 drawn=_describe_meetings(launch, ran.drawn, are_atomic=True),
-                prepare=watch.prepare,
+                prepare=prepare,
             )
             races = find_races(trial, all_ways=check)
             for operand, difference in races.racing.items():
@@ -273,7 +282,7 @@ class KernelRunner:
         watch.prepare(buffers, other=tried is None)
         options = FORWARD
         if tried is OrderTried.BACKWARD:
-            options = BACKWARD
+            options = replace(BACKWARD, batch_bytes=1) if launch.programs <= MOST_ALONE else BACKWARD
         elif tried is OrderTried.TOGETHER:
             options = make_together(self._seen[call.name].meetings, launch.programs)
         launch.run(buffers, options)

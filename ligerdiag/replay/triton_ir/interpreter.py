@@ -110,6 +110,7 @@ class _Seen:
     printed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     failed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     used_atomics: bool = False
+    waited: bool = False
     sequential: int = 0
 
 
@@ -167,7 +168,7 @@ class _Launch:
         try:
             self._evaluator.run(self._entry, self._values)
         except WaitingError:
-            meets = True
+            meets = self._seen.waited = True
             if is_alone or self._options.together:
                 raise NotCoveredError("a program that waits for another one") from None
             traffic = None
@@ -216,6 +217,7 @@ class _Launch:
             used_atomics=seen.used_atomics,
             meeting=tuple(meetings) or None,
             drawn=tuple([describe_meeting(one, seen.sites, self._buffers) for one in drawn]),
+            waited=seen.waited,
             old=self._written.list_old() if self._written is not None else (),
             meetings_known=seen.known and self._options.records_meetings,
             out_of_bounds=tuple(seen.outside.values()),

@@ -116,6 +116,8 @@ class GridOutcome:
     meetings_known: bool = True
     """Whether meetings across batches were looked for in full."""
     out_of_bounds: tuple[OutOfBounds, ...] = ()
+    waited: bool = False
+    """A program seemed to wait for another one of its batch, as at a lock."""
     printed: tuple[str, ...] = ()
     failed_asserts: tuple[str, ...] = ()
     sequential_programs: int = 0

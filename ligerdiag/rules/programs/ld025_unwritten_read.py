@@ -196,8 +196,8 @@ RULE = Rule(
 Follows the addresses and masks of every load, store and atomic operation for all programs of the launch's grid. It reports
 an output of which some program reads bytes that no program can have written by then; an atomic addition, maximum or
 compare-and-swap reads what it updates. An output that is aliased to an operand or a Ref holds that one's values, and one
-that the launcher zeroes holds zeros: neither is reported. Replay notes every such read, too, also where the addresses depend on
-data; it runs the launch from the first program to the last and from the last to the first, and reports what is read
+that the launcher zeroes holds zeros: neither is reported. Replay notes every such read, too, also where addresses depend
+on data. It runs the launch from the first program to the last and from the last to the first, and reports what is read
 unwritten in both. No output of the program that depends on it is called fresh.""",
     why="""\
 An output of a custom call is memory that holds anything: zeros in a fresh process, an activation of the step before in a
@@ -224,9 +224,15 @@ asked of the static finding: it says so where the replay's outputs do not depend
     settled=Settled.STATICALLY,
     reproduced=(
         Reproduction(
+            report="jax-ml/jax#24117",
+            case="",
+            reproduced="nothing of the report's own; Pallas' atomic additions onto an output without an alias are found",
+            missing="the report's kernel, and what stood in the memory on its author's machine",
+        ),
+        Reproduction(
             report="triton-lang/triton#3755",
             case="",
-            reproduced="a split-K product that adds to an output which nobody zeroes, by jax-triton",
+            reproduced="nothing in PyTorch; a split-K product by jax-triton that adds to an output nobody zeroes is found",
             missing="PyTorch, and the numbers: a GPU's memory holds something else each time",
         ),
     ),
