@@ -5,8 +5,9 @@
 2. A loop whose number of rounds is known is run round by round, each program its own number of rounds. Any other loop
    is followed once, with Unknown for the values that it carries round.
 3. Blocks of a function are followed as a tree from its entry to each return.
-4. An operation that is not known here gives Unknown; its possible effects on memory are left to `pointer_flow`. The
-   same holds for one that is not wanted (`launch_demand`), and for one with too many elements.
+4. A load whose result nobody uses is none. An operation that is not known here gives Unknown; its possible effects on
+   memory are left to `pointer_flow`. The same holds for one that is not wanted (`launch_demand`), and for one with too
+   many elements.
 Raises TooLargeError when the budget is spent, NotFollowedError for any other kind of control flow.
 """
 
@@ -34,7 +35,7 @@ from ligerdiag.effects.launches.index_values import (
 from ligerdiag.effects.launches.operations import LaunchSite, compute_results, make_unknown
 from ligerdiag.effects.launches.trace import MIXERS, Demand, Trace
 from ligerdiag.effects.libtriton import parse_successors, parse_word
-from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
+from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS, find_dead_loads
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 
 DEPTH = 64
@@ -81,6 +82,7 @@ class Evaluation:
         self._module, self._place, self._trace, self._budget = module, place, trace, budget
         self._demand = Demand(module, reaches)
         self._used: dict[str, frozenset[int]] = {}
+        self._dead: dict[str, frozenset[int]] = {}
 
     def run(self, entry: str, arguments: Sequence[IndexValue]) -> None:
         """Follows the function from its entry, with all programs."""
@@ -313,6 +315,10 @@ class Evaluation:
 
     def _access(self, frame: _Frame, op: Operation, active: Mask) -> None:
         access = FIRST_OPERAND_ACCESS[op.name]
+        if frame.function.name not in self._dead:
+            self._dead[frame.function.name] = find_dead_loads(frame.function)
+        if op.index in self._dead[frame.function.name]:
+            return
         reads = access.reads and not self._only_exchanges(frame.function, op)
         is_update = reads and access.writes
         values = frame.take(op.operands)

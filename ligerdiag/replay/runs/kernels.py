@@ -344,10 +344,12 @@ class KernelRunner:
             watch.launch.run(again, FORWARD)
             confirmed = watch.find_unwritten(again, other=True)
             found = {output: mask & confirmed[output] for output, mask in found.items() if output in confirmed}
+        read = {watch.launch.arguments[argument] for argument in watch.list_tracked()} if found else set[Any]()
         for output, mask in found.items():
             buffer = buffers[watch.operands + output]
+            is_told = bool(before) or not (needs_confirmation(buffer) or watch.operands + output in read)
             count = int(mask.sum())
-            if count > seen.unwritten.get(output, (0, 0))[0] and (before or not needs_confirmation(buffer)):
+            if count > seen.unwritten.get(output, (0, 0))[0] and is_told:
                 seen.unwritten[output] = (count, buffer.size)
                 self._reading.add(compute_payload_key(call))
 

@@ -145,8 +145,8 @@ def _describe_race(launch: LaunchNumbers, difference: float) -> tuple[str, str]:
 def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
     return (
         "replay",
-        f"on the inputs drawn the results of %{launch.instruction}, also where all run at the same time, are the same from the"
-        f" last program to the first, in {launch.checked} of {launch.launches} launches: what is read may not count",
+        f"on the inputs drawn the results of %{launch.instruction}, where all run at once, too, are the same from the last"
+        f" program to the first, in {launch.checked} of {launch.launches} launches: what is read may not count",
     )
 
 
