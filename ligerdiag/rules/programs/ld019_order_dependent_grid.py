@@ -164,6 +164,51 @@ CASE = Case(name="last_wins", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
+LOST_SUMS = Example(
+    about="Every program loads the sum, adds its row's, and stores it: of two that run at the same time one is lost.",
+    code=KERNEL
+    + """\
+@triton.jit
+def total_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.store(out_ptr, tl.load(out_ptr) + tl.sum(tl.load(x_ptr + at)))
+
+
+def step(x):
+    total = jax.ShapeDtypeStruct((1,), x.dtype)
+    sums = jt.triton_call(
+        x, kernel=total_kernel, out_shape=total, zeroed_outputs=(0,), grid=x.shape[:1], COLUMNS=x.shape[1]
+    )
+    return {"total": sums}
+
+
+CASE = Case(name="lost_sums", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+TICKETS = Example(
+    about="A counter says where each program stores its row: which one comes first is up to the GPU.",
+    code=KERNEL
+    + """\
+@triton.jit
+def ticket_kernel(x_ptr, count_ptr, out_ptr, COLUMNS: tl.constexpr):
+    columns = tl.arange(0, COLUMNS)
+    place = tl.atomic_add(count_ptr, 1)
+    tl.store(out_ptr + place * COLUMNS + columns, tl.load(x_ptr + tl.program_id(0) * COLUMNS + columns))
+
+
+def step(x):
+    outputs = (jax.ShapeDtypeStruct((1,), jnp.int32), x)
+    count, rows = jt.triton_call(
+        x, kernel=ticket_kernel, out_shape=outputs, zeroed_outputs=(0,), grid=x.shape[:1], COLUMNS=x.shape[1]
+    )
+    return {"count": count, "rows": rows}
+
+
+CASE = Case(name="tickets", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
 ROWS_IN_A_LOOP = Example(
     about="One program walks down the rows of its block of columns: what it reads again, it has written itself.",
     code=KERNEL
@@ -197,26 +242,38 @@ RULE = Rule(
     summary="a kernel whose result hangs on the order of the programs of its grid",
     what_it_does="""\
 Replay notes the bytes that each program of a launch reads and writes. Where one program writes what another one reads or
-writes, atomic operations against each other aside, the programs run one by one, from the first to the last and from the
-last to the first. A result that differs is reported, with two programs that meet and the lines of the kernel where they
-do. Where programs meet in an operand that is overwritten in place, that is LD011's; where they meet elsewhere, too, and
-what is not in that operand differs, both are reported.""",
+writes, the programs run one by one, from the first to the last and from the last to the first. So they do where atomic
+operations of several programs meet whose order shows: what one of them returns is used, as a place in a list, or the
+last one stays. Where both orders agree and one program reads what another one writes, all run at the same time, operation
+by operation: two that load, add and store lose one of the two sums. A result that differs is reported, with two programs that
+meet and the lines of the kernel where they do, if an output of the program differs, too. Where programs meet in an
+operand that is overwritten in place, that is LD011's; where they meet elsewhere, too, and what is not in that operand
+differs, both are reported.
+
+Without numbers, the addresses of all programs of the launch are followed: an output of which a program surely reads what
+another one surely writes is reported, unless atomic operations may make one wait for the other. No output of the program
+that differs is called fresh.""",
     why="""\
 A GPU starts the programs of a grid in no order that anybody promises, and many at once. On one GPU the result is the one
 of the first order nearly always; with more programs, beside another kernel or on the next GPU it is another one.""",
     what_to_do="""\
 Let each program write only what no other one touches. Where one needs another one's result, launch a second kernel, walk
-in a loop within one program, or combine by atomics that commute.""",
+in a loop within one program, or combine by atomics that commute. Where programs add to one place, add by an atomic
+operation, or store one partial sum a program. A place for a result follows from the program's number or from a prefix sum
+of counts; what a counter hands out depends on who comes first.""",
     limits="""\
-Holds for the inputs drawn, and for the first two launches of each call. Two orders are tried: what differs only in a third
-one, or only as programs run at the same time, is not seen. Within a program nothing is looked for: the threads of one
+Holds for the inputs drawn, and for the first two launches of each call. Three orders are tried: what differs only in a fourth
+one is not seen. Programs that wait for each other, as at a lock, do not run at the same time. Sums by
+atomic operations may differ by rounding, which counts as none. Within a program nothing is looked for: the threads of one
 program, and a missing `tl.debug_barrier` between them, are out of reach of the Triton IR on numbers. A kernel that waits
 for another program of its grid is not replayed, and the report says so.""",
     references=(
+        "github.com/triton-lang/triton/issues/7402 (places from an atomic counter)",
+        "github.com/triton-lang/triton/issues/558, github.com/pytorch/helion/pull/2615 (sums by load and store)",
         "docs.nvidia.com/cuda/cuda-c-programming-guide: thread blocks are required to execute independently",
         "docs/adr/0013-triton-ir-on-numbers.md",
     ),
-    bad=(NEIGHBOURS_ROW, SAME_ROW),
+    bad=(NEIGHBOURS_ROW, SAME_ROW, LOST_SUMS, TICKETS),
     good=(ROWS_IN_A_LOOP, ALIASED),
     check=check,
     measure=measure,
