@@ -42,6 +42,16 @@ class Neighbours(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OldRead:
+    """A read of bytes that surely nobody has written before: whichever program comes first, it reads what stood there."""
+
+    is_atomic: bool
+    """It is an atomic operation's, which reads what it updates."""
+    line: SourceLine | None
+    """The kernel's; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperandUse:
     """The use of one operand or output, through its own pointer."""
 
@@ -54,6 +64,8 @@ class OperandUse:
     """What surely reaches out of the buffer, whatever the data; not all that does."""
     span: tuple[int, int] | None = None
     """The first byte that may be written, and the one behind the last; None where that is not known, or none is."""
+    old_read: OldRead | None = None
+    """Of an output that the launcher does not zero: a read of what stood in its bytes before the launch, if one is sure."""
 
     @property
     def is_unknown(self) -> bool:
@@ -81,6 +93,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
     spans = [use.span for use in found if use.coverage is not WriteCoverage.NONE]
     known = [span for span in spans if span is not None]
     span = (min(low for low, _ in known), max(high for _, high in known)) if known else None
+    old_read = next((use.old_read for use in found if use.old_read is not None), None)
     joined = OperandUse(
         reads_before_write=next(
             kind for kind in (ReadsBeforeWrite.YES, ReadsBeforeWrite.UNKNOWN, ReadsBeforeWrite.NO) if kind in reads
@@ -92,6 +105,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
         reason=next((use.reason for use in found if use.reason), ""),
         outside=tuple({(one.kind, one.line): one for use in found for one in use.outside}.values()),
         span=span if len(known) == len(spans) else None,
+        old_read=old_read,
     )
     if joined.is_unknown and not joined.reason and len(found) > 1:
         return OperandUse(
@@ -101,6 +115,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
             reason="the configurations that the launcher may choose differ in it",
             outside=joined.outside,
             span=joined.span,
+            old_read=old_read,
         )
     return joined
 
@@ -116,23 +131,25 @@ class InPlace:
     neighbours: Neighbours
     """SHARED: a program surely reads what another one surely writes, and nothing makes either wait for the other.
     DISJOINT: no program may read what another one may write. Never UNKNOWN: such a pair is left out."""
+    is_update: bool = False
+    """SHARED, and all that is read so the same program writes afterwards, as others do: of two that run at the same time
+    one loses its part."""
+    line: SourceLine | None = None
+    """SHARED: the kernel's line that reads; None where it is not known."""
 
 
 def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
     """Returns what holds for any of the configurations: shared in one is shared; disjoint must hold in all."""
-    by_pair: dict[tuple[int, int], list[Neighbours]] = {}
+    by_pair: dict[tuple[int, int], list[InPlace]] = {}
     for configuration in found:
         for pair in configuration:
-            by_pair.setdefault((pair.reader, pair.writer), []).append(pair.neighbours)
-    return tuple(
-        InPlace(
-            reader=reader,
-            writer=writer,
-            neighbours=Neighbours.SHARED if Neighbours.SHARED in seen else Neighbours.DISJOINT,
-        )
-        for (reader, writer), seen in sorted(by_pair.items())
-        if Neighbours.SHARED in seen or len(seen) == len(found)
-    )
+            by_pair.setdefault((pair.reader, pair.writer), []).append(pair)
+    joined: list[InPlace] = []
+    for _, seen in sorted(by_pair.items()):
+        shared = next((one for one in seen if one.neighbours is Neighbours.SHARED), None)
+        if shared is not None or len(seen) == len(found):
+            joined.append(shared or seen[0])
+    return tuple(joined)
 
 
 class Access(StrEnum):
@@ -240,8 +257,12 @@ class CallEffects:
 
     def find_in_place(self, reader: int, writer: int) -> Neighbours:
         """Returns what holds if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""
-        pairs = (pair.neighbours for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer))
-        return next(pairs, Neighbours.UNKNOWN)
+        pair = self.get_in_place(reader, writer)
+        return Neighbours.UNKNOWN if pair is None else pair.neighbours
+
+    def get_in_place(self, reader: int, writer: int) -> InPlace | None:
+        """Returns what holds if these buffers (operands, then outputs) are the same bytes; None where nothing is known."""
+        return next((pair for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer)), None)
 
 
 def create_unknown_effects(*, kernel: str, operands: int, outputs: int, reason: str) -> CallEffects:

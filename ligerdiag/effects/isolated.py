@@ -31,7 +31,7 @@ from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import WorkerDied, WorkerTimeout
 
-ANALYSIS_VERSION = 13
+ANALYSIS_VERSION = 14
 """Part of every cache key; raise it with every change that can change an answer."""
 
 LENT = "lent"

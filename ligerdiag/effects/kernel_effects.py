@@ -92,7 +92,7 @@ def _compute_configuration(
     for number, access, parameter in zip(numbers, effects.accesses, _get_parameters(call, effects), strict=True):
         if number is not None:
             accesses[number] = access.cover(Access.WRITE) if parameter.bytes_to_zero else access
-    arguments = _make_arguments(call, effects, numbers, sizes)
+    arguments = _make_arguments(call, effects, numbers, sizes, operands)
     uses = [UNUSED] * len(sizes)
     for number, use in zip(numbers, _compute_uses(call, effects, arguments, module), strict=True):
         if number is not None:
@@ -179,7 +179,11 @@ def _assign_buffers(call: LaunchConfiguration, effects: ArgumentEffects, total: 
 
 
 def _make_arguments(
-    call: LaunchConfiguration, effects: ArgumentEffects, numbers: Sequence[int | None], sizes: Sequence[int | None]
+    call: LaunchConfiguration,
+    effects: ArgumentEffects,
+    numbers: Sequence[int | None],
+    sizes: Sequence[int | None],
+    operands: int,
 ) -> list[Argument]:
     return [
         Argument(
@@ -188,6 +192,7 @@ def _make_arguments(
             zeroed=parameter.bytes_to_zero,
             value=parameter.value,
             is_descriptor=parameter.is_descriptor,
+            is_output=number is not None and number >= operands,
         )
         for number, parameter in zip(numbers, _get_parameters(call, effects), strict=True)
     ]
@@ -221,7 +226,13 @@ def _compute_in_place(
     except _STRANGE_IR:
         return ()
     return tuple(
-        InPlace(reader=reader, writer=writer, neighbours=neighbours)
-        for (first, second), neighbours in found.items()
+        InPlace(
+            reader=reader,
+            writer=writer,
+            neighbours=meeting.neighbours,
+            is_update=meeting.is_update,
+            line=meeting.line,
+        )
+        for (first, second), meeting in found.items()
         if (reader := numbers[first]) is not None and (writer := numbers[second]) is not None
     )

@@ -95,6 +95,31 @@ NULL_POINTERS = frozenset({"ub.poison", "arith.constant"})
 _ASSEMBLY_MEMORY = re.compile(r"\b(?:st|red|atom|ld|ldu|cp|multimem|call|prefetch\w*|tcgen05|mbarrier)\b", re.ASCII)
 
 
+_LOADS = frozenset({"tt.load", "tt.descriptor_load", "tt.descriptor_gather"})
+_COMBINES = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
+
+
+def find_dead_loads(function: Function) -> frozenset[int]:
+    """Returns the indices of the loads whose result nothing comes of: the compiler drops them, unless they are volatile.
+
+    Pallas loads what every store overwrites, and uses it nowhere.
+    """
+    needed: set[int] = set()
+    live: set[int] = set()
+    pending = True
+    while pending:
+        pending = False
+        for op in reversed(function.operations):
+            if op.index in live:
+                continue
+            is_load = op.name in _LOADS and "isVolatile = true" not in op.text
+            if not (is_load or is_free(op.name) or op.name in _COMBINES) or not needed.isdisjoint(op.results):
+                live.add(op.index)
+                needed.update(op.operands)
+                pending = True
+    return frozenset(op.index for op in function.operations if op.name in _LOADS and op.index not in live)
+
+
 def is_free(name: str) -> bool:
     """Returns whether the operation by itself (without its regions) has no effect on global memory."""
     return name in FREE_OPERATIONS or name.startswith(FREE_DIALECTS)

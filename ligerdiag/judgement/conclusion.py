@@ -11,6 +11,7 @@ from ligerdiag.judgement.agreement import compute_disagreements, explain_unknown
 from ligerdiag.judgement.difference import note_differences
 from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
 from ligerdiag.judgement.suppressions import Suppressions
+from ligerdiag.judgement.undefined import doubt_outputs, doubt_view
 from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, Inspection, Judged, Refusal, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
@@ -98,7 +99,7 @@ def _conclude(
     suppressions: Suppressions | None,
     source_roots: tuple[str, ...],
 ) -> CaseReport:
-    identity, outputs, replay, device = judged.identity, inspection.outputs, measured.replay, measured.device
+    identity, replay, device = judged.identity, measured.replay, measured.device
     answers = check_measured(measured)
     findings, failures = raise_shown(answers.findings, replay), (*inspection.failures, *answers.failures)
     added = (failure.message for failure in answers.failures)
@@ -106,6 +107,7 @@ def _conclude(
     coverage = replace(inspection.coverage, not_covered=(*added, *open_questions, *inspection.coverage.not_covered))
     if suppressions is not None:
         findings = suppressions.apply(identity.id, findings, source_roots)
+    outputs = doubt_outputs(inspection.outputs, findings)
     allowed = compute_allowed_outputs(outputs, findings)
     failed = [failure.rule for failure in failures]
     disagreements = compute_disagreements(outputs, findings, replay, device, failed)
@@ -149,7 +151,7 @@ def _conclude(
         disagreements=disagreements,
         mismatch=mismatch,
         neighbourhoods=inspection.neighbourhoods,
-        view=inspection.view,
+        view=doubt_view(inspection.view, findings),
     )
 
 

@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ligerdiag.errors import InputError
+from ligerdiag.judgement.undefined import find_undefined
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.report import Coverage, Status
 from ligerdiag.rules.registry import RULES, get_rule
@@ -237,7 +238,12 @@ def _status_without_expectation(
     allowed: Mapping[str, Verdict],
 ) -> Status:
     counted = list_counted(findings)
-    verdicts = {verdict for name, verdict in outputs.items() if name not in allowed}
+    undefined = find_undefined(findings)
+    verdicts = {
+        verdict
+        for name, verdict in outputs.items()
+        if name not in allowed and not (verdict is Verdict.UNKNOWN and name in undefined)
+    }
     if verdicts & {Verdict.STALE, Verdict.CLOBBERED} or any(f.severity is Severity.ERROR for f in counted):
         return Status.FINDINGS
     if Verdict.UNKNOWN in verdicts or coverage.not_covered or hides_unknown(findings):

@@ -232,7 +232,8 @@ class MemoryOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramMeeting:
-    """Bytes that one program of a grid writes and another one reads or writes; atomic accesses do not meet each other."""
+    """Bytes that one program of a grid writes and another one reads or writes; atomic accesses meet each other only where
+    the order shows in them."""
 
     buffer: int
     """The writer's: number among the call's operands, then outputs."""
@@ -248,6 +249,38 @@ class ProgramMeeting:
     line: SourceLine | None
     """Of the kernel: the write."""
     other_line: SourceLine | None
+    are_atomic: bool = False
+    """Both are atomic operations, whose order shows: what one of them returns is used, or the last one stays."""
+
+
+class OrderTried(StrEnum):
+    """How a launch ran again, to see whether the order of its programs shows."""
+
+    NONE = "none"
+    BACKWARD = "backward"
+    """One after the other, from the last to the first."""
+    TOGETHER = "together"
+    """At the same time, operation by operation."""
+    APART = "apart"
+    """From the first to the last, and each output has bytes that no operand shares."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnwrittenRead:
+    """Bytes of an output that a kernel reads before any program of the launch has written them, in whichever order."""
+
+    output: int
+    """Number among the call's outputs."""
+    bytes: int
+    size: int
+    """Bytes of the output."""
+    is_atomic: bool
+    """The first such read is an atomic operation's, which updates what it reads."""
+    program: int
+    """The first program that does it; linear number in the grid."""
+    first_byte: int
+    line: SourceLine | None
+    """Of the kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +307,8 @@ class OutsideAccess:
     hit: str | None = None
     """Name of the instruction whose value the buffer assignment has in the bytes of the first element; empty where it has
     none there, or the bytes are not the program's. None where it is not known."""
+    is_later: bool = False
+    """It happens in a second execution on the same constants, and not in the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,8 +333,20 @@ class LaunchNumbers:
     """Relative difference of the results when the programs of the grid run last to first; rounding of atomics aside, and
     what `racing` explains."""
     meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples from the launch with the largest such difference."""
+    """Examples from the launch with the largest such difference, or else of the race."""
     outside: tuple[OutsideAccess, ...] = ()
+    line: SourceLine | None = None
+    """The user's line that calls the kernel; None where the HLO does not say it."""
+    unwritten_later: tuple[int, ...] = ()
+    """Numbers of the outputs in `unwritten` that are written in the first execution, and not in a second one on the same
+    constants."""
+    old_reads: tuple[UnwrittenRead, ...] = ()
+    order_tried: OrderTried = OrderTried.NONE
+    """The order of the launch in which the largest difference showed."""
+    reached_by_order: tuple[str, ...] | None = None
+    """Names of the outputs of the program that differ when this call's programs run in that order; None: not tried."""
+    reached_by_garbage: tuple[str, ...] | None = None
+    """Names of the outputs that differ when something else stands in this call's outputs before it runs; None: not tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,19 +57,37 @@ def _replay(replay: Replay) -> JsonObject:
     return {**make_plain(replay), "launches": launches, "cut": cut, "seconds": round(replay.seconds, 6)}
 
 
+_FOR_RULES = frozenset(
+    {
+        "line",
+        "unwritten_later",
+        "old_reads",
+        "order_tried",
+        "reached_by_order",
+        "reached_by_garbage",
+        "are_atomic",
+        "is_later",
+    }
+)
+"""Fields of a launch that its findings say in words; the JSON has them there alone."""
+
+
 def _launch(launch: LaunchNumbers) -> JsonObject:
+    def make_known(record: Any) -> JsonObject:
+        return {key: value for key, value in make_plain(record).items() if key not in _FOR_RULES}
+
     return {
-        **make_plain(launch),
+        **make_known(launch),
         "unwritten": [
             {"output": output, "unwritten": unwritten, "elements": elements}
             for output, (unwritten, elements) in launch.unwritten.items()
         ],
         "racing": [{"operand": operand, "difference": make_plain(value)} for operand, value in launch.racing.items()],
         "meetings": [
-            {**make_plain(one), "line": render_place(one.line), "other_line": render_place(one.other_line)}
+            {**make_known(one), "line": render_place(one.line), "other_line": render_place(one.other_line)}
             for one in launch.meetings
         ],
-        "outside": [{**make_plain(one), "line": render_place(one.line)} for one in launch.outside],
+        "outside": [{**make_known(one), "line": render_place(one.line)} for one in launch.outside],
     }
 
 

@@ -7,7 +7,7 @@ right with every jax-triton. A call that cannot be read gets no patch.
 import ast
 import warnings
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -21,7 +21,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.model.findings import CallPlace, LaunchNumbers, ReadPlace, SourceLine
 from ligerdiag.source_text import load_source_lines
-from ligerdiag.text import join_words
+from ligerdiag.text import count_of, join_words
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _MAX_PATH = 256
@@ -110,11 +110,48 @@ def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
     return ReadPlace(line=None)
 
 
+LOST = "programs of a grid run at the same time: of two that load the old value one loses its part"
+UPDATE_HELP = (
+    "update by an atomic operation, such as `tl.atomic_add`, or store one partial result a program and reduce those"
+)
+
+
+def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
+    """Returns evidence lines about the first two programs that were seen to meet, where any were."""
+    meeting = next(iter(launch.meetings), None)
+    if meeting is None:
+        return
+    buffer = name_buffer(launch, meeting.buffer)
+    verb = "updates" if meeting.are_atomic else "writes"
+    yield (
+        "write",
+        f"program {meeting.writer} {verb} {count_of(meeting.bytes, 'byte')} of {buffer} of %{launch.instruction}, from byte"
+        f" {meeting.first_byte}{render_at(meeting.line)}",
+    )
+    verb = "updates" if meeting.are_atomic else "writes" if meeting.other_writes else "reads"
+    drawn = ", and what it finds there, or leaves there, depends on who comes first" if meeting.are_atomic else ""
+    yield "meets", f"program {meeting.other} {verb} them, too{render_at(meeting.other_line)}{drawn}"
+
+
 def name_buffer(launch: LaunchNumbers, buffer: int | None) -> str:
     """`operand 0`, `output 0`; `no operand` where it is none."""
     if buffer is None:
         return "no operand"
     return f"operand {buffer}" if buffer < launch.operands else f"output {buffer - launch.operands}"
+
+
+def advise_zeros(target: str, outputs: Sequence[int]) -> str:
+    """Says how a call gets outputs that hold zeros, with the library that made it. target: of the custom call."""
+    numbers = "".join(f"{number}, " for number in outputs).strip()
+    numbers = numbers if len(outputs) == 1 else numbers.removesuffix(",")
+    if target == TRITON_FFI:
+        return (
+            "pass `jax.new_ref(jnp.zeros(...))` in its place and read that Ref after the call (jax-triton 0.4 and later; its"
+            f" `zeroed_outputs=({numbers})` is deprecated)"
+        )
+    if target == TRITON:
+        return f"let the launcher zero it, `zeroed_outputs=({numbers})`"
+    return "alias it to an operand of zeros, `input_output_aliases`"
 
 
 def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:

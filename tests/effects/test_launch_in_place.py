@@ -1,6 +1,7 @@
 """Pairs of buffers where the front end is no help: kernels that wait, that read back, buffers that are no pair."""
 
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def follow(
         accesses=compute_argument_effects(module, "k").accesses,
         grid=grid,
     )
-    return found.get(pair, UNKNOWN)
+    meeting = found.get(pair)
+    return UNKNOWN if meeting is None else meeting.neighbours
 
 
 READ_FIRST = "%a = tt.load %x : !tt.ptr<f32>\n"
@@ -134,7 +136,10 @@ def test_pairs_are_numbered_by_the_calls_buffers_and_survive_the_cache() -> None
     effects = compute_call_effects(
         target="triton_kernel_call", backend_config=payload, operands=1, outputs=1, sizes=(512, 512)
     )
-    assert effects.in_place == (InPlace(reader=0, writer=1, neighbours=SHARED),)
+    (pair,) = effects.in_place
+    assert replace(pair, line=None) == InPlace(reader=0, writer=1, neighbours=SHARED)
+    assert pair.line is not None
+    assert pair.line.file == truth_kernels.__file__
     assert (effects.find_in_place(0, 1), effects.find_in_place(1, 0)) == (SHARED, UNKNOWN)
     text = render_effects(effects)
     assert parse_effects(text.encode(), operands=1, outputs=1) == effects

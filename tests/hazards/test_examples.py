@@ -30,6 +30,10 @@ CONSEQUENCES = {
     "LD022": Verdict.STALE,
     "LD023": Verdict.STALE,
     "LD024": Verdict.CLOBBERED,
+    "LD011": Verdict.UNKNOWN,
+    "LD013": Verdict.UNKNOWN,
+    "LD019": Verdict.UNKNOWN,
+    "LD025": Verdict.UNKNOWN,
 }
 """The verdict that a rule gives its outputs."""
 
@@ -117,6 +121,7 @@ def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, 
         ("LD021", "start = jnp.tanh(value)"),
         ("LD022", "plus = plgpu.kernel(double_kernel"),
         ("LD024", "return jnp.concatenate([v[PIECE * i + LOW"),
+        ("LD025", 'return {"total": jt.triton_call(x, kernel=total_kernel'),
         ("LD015", "h @ w.T  # h is meant to be doubled by now"),
     ],
 )

@@ -19,6 +19,7 @@ from ligerdiag.model.findings import (
     ReplayState,
     Severity,
     SourceLine,
+    UnwrittenRead,
     Verdict,
 )
 from ligerdiag.rules.registry import RULES, check_measured, find_unsettled, get_rule
@@ -70,6 +71,9 @@ MEETING = ProgramMeeting(
     line=SourceLine(file="k.py", line=7),
     other_line=SourceLine(file="k.py", line=6),
 )
+
+
+OLD_READ = UnwrittenRead(output=0, bytes=4, size=8, is_atomic=True, program=0, first_byte=0, line=MEETING.line)
 
 
 def make_outside(**fields: Any) -> OutsideAccess:
@@ -291,7 +295,7 @@ def test_every_finding_is_one_lower_case_line_with_its_rules_severity() -> None:
         second_run={"a": 0.5},
         launches=(
             launch(racing={0: 0.5}, unwritten={0: (1, 2)}, outside=(make_outside(),)),
-            launch(order_difference=0.5, meetings=(MEETING,)),
+            launch(order_difference=0.5, meetings=(MEETING,), old_reads=(OLD_READ,)),
         ),
     )
     assert {finding.rule for finding in found} == {rule.id for rule in RULES if rule.measure is not None} - {"LD015"}

@@ -12,12 +12,14 @@ from ligerdiag.model.findings import (
     CutLoop,
     LaunchNumbers,
     MemoryOperation,
+    OrderTried,
     OutputNumbers,
     OutsideAccess,
     ProgramMeeting,
     Replay,
     ReplayState,
     SourceLine,
+    UnwrittenRead,
 )
 from ligerdiag.model.jobs import Source, parse_answer
 from ligerdiag.replay.service.worker import (
@@ -61,6 +63,10 @@ OUTSIDE = OutsideAccess(
     program=1,
     line=SourceLine(file="k.py", line=8, function="kernel"),
     hit="fusion.2",
+    is_later=True,
+)
+OLD_READ = UnwrittenRead(
+    output=0, bytes=4, size=64, is_atomic=True, program=1, first_byte=8, line=SourceLine(file="k.py", line=9)
 )
 REPLAY = Replay(
     state=ReplayState.DONE,
@@ -84,6 +90,12 @@ REPLAY = Replay(
             order_difference=0.25,
             meetings=(MEETING,),
             outside=(OUTSIDE,),
+            line=SourceLine(file="mine.py", line=5),
+            unwritten_later=(1,),
+            old_reads=(OLD_READ,),
+            order_tried=OrderTried.TOGETHER,
+            reached_by_order=("w",),
+            reached_by_garbage=(),
         ),
     ),
     seconds=1.5,

@@ -19,7 +19,7 @@ SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.json").rea
 REPOSITORY = Repository(root="/repo", current="/repo/sub")
 IDS = """
 LD001 LD002 LD003 LD004 LD005 LD006 LD007 LD008 LD009 LD010 LD011 LD012 LD013 LD014 LD015 LD016 LD017 LD018 LD019 LD020 LD021
-LD022 LD024
+LD022 LD023 LD024 LD025 LD026
 unexpected-verdict unexplained-verdict inconclusive disagreement not-analysed no-numbers unused-suppression not-checked
 """
 

@@ -5,8 +5,9 @@
 2. A loop whose number of rounds is known is run round by round, each program its own number of rounds. Any other loop
    is followed once, with Unknown for the values that it carries round.
 3. Blocks of a function are followed as a tree from its entry to each return.
-4. An operation that is not known here gives Unknown; its possible effects on memory are left to `pointer_flow`. The
-   same holds for one that is not wanted (`launch_demand`), and for one with too many elements.
+4. A load whose result nobody uses is none. An operation that is not known here gives Unknown; its possible effects on
+   memory are left to `pointer_flow`. The same holds for one that is not wanted (`launch_demand`), and for one with too
+   many elements.
 Raises TooLargeError when the budget is spent, NotFollowedError for any other kind of control flow.
 """
 
@@ -33,8 +34,8 @@ from ligerdiag.effects.launches.index_values import (
 )
 from ligerdiag.effects.launches.operations import LaunchSite, compute_results, make_unknown
 from ligerdiag.effects.launches.trace import MIXERS, Demand, Trace
-from ligerdiag.effects.libtriton import parse_successors
-from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
+from ligerdiag.effects.libtriton import parse_successors, parse_word
+from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS, find_dead_loads
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 
 DEPTH = 64
@@ -80,6 +81,8 @@ class Evaluation:
         """reaches: whether a memory operation of a function matters; all do, and all values, where None."""
         self._module, self._place, self._trace, self._budget = module, place, trace, budget
         self._demand = Demand(module, reaches)
+        self._used: dict[str, frozenset[int]] = {}
+        self._dead: dict[str, frozenset[int]] = {}
 
     def run(self, entry: str, arguments: Sequence[IndexValue]) -> None:
         """Follows the function from its entry, with all programs."""
@@ -312,6 +315,12 @@ class Evaluation:
 
     def _access(self, frame: _Frame, op: Operation, active: Mask) -> None:
         access = FIRST_OPERAND_ACCESS[op.name]
+        if frame.function.name not in self._dead:
+            self._dead[frame.function.name] = find_dead_loads(frame.function)
+        if op.index in self._dead[frame.function.name]:
+            return
+        reads = access.reads and not self._only_exchanges(frame.function, op)
+        is_update = reads and access.writes
         values = frame.take(op.operands)
         try:
             found = self._place.reach(op, values, frame.function, self._budget)
@@ -323,16 +332,24 @@ class Evaluation:
             if ELSEWHERE in roots or not roots:
                 roots = frozenset(self._trace.buffers)
             for root in roots:
-                if access.reads:
-                    self._trace.read(root, None, sure=False, plain=not access.writes)
+                if reads:
+                    self._trace.read(root, None, sure=False, plain=not access.writes, place=op.place)
                 if access.writes:
-                    self._trace.write(root, None, sure=False)
+                    self._trace.write(root, None, sure=False, is_update=is_update)
             return
         pointer, mask, _ = found
         sure = not isinstance(mask, Unknown)
         if sure:
             self._trace.note_outside(pointer.root, runs, found[2], frame.function, op)
-        if access.reads:
-            self._trace.read(pointer.root, runs, sure=sure, plain=not access.writes)
+        if reads:
+            self._trace.read(pointer.root, runs, sure=sure, plain=not access.writes, place=op.place)
         if access.writes:
-            self._trace.write(pointer.root, runs, sure=sure and op.name != "tt.atomic_cas")
+            self._trace.write(pointer.root, runs, sure=sure and op.name != "tt.atomic_cas", is_update=is_update)
+
+    def _only_exchanges(self, function: Function, op: Operation) -> bool:
+        """Whether nobody uses what an atomic operation found in memory, and what it leaves there does not depend on it."""
+        if op.name != "tt.atomic_rmw" or parse_word(op.text, op.name) != "exch":
+            return False
+        if function.name not in self._used:
+            self._used[function.name] = frozenset(operand for one in function.operations for operand in one.operands)
+        return self._used[function.name].isdisjoint(op.results)

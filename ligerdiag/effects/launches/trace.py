@@ -14,17 +14,21 @@ program.
 2. If a branch depends on data, both ways are followed. A write on both is sure; a write on one way is not known to the
    other. Reads there are never sure.
 3. A read is *uncovered* if the program has not surely written the bytes before.
+4. A write is *blind* if the program has not surely read the bytes before. Where no program may write a byte blindly, the
+   first one that writes it at all reads it first: then a sure read of it is one of what stood there before the launch.
+   An atomic operation that only exchanges, and whose result nobody uses, is a write and no read.
 """
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ligerdiag.effects.launches.byte_runs import ByteRuns, concatenate, holds, intersect, merge
+from ligerdiag.effects.access import OldRead
+from ligerdiag.effects.launches.byte_runs import ByteRuns, concatenate, holds, intersect, merge, subtract
 from ligerdiag.effects.launches.index_values import Budget
 from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
-from ligerdiag.model.findings import MemoryOperation, OutsideAccess
+from ligerdiag.model.findings import MemoryOperation, OutsideAccess, SourceLine
 
 MIXERS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
@@ -151,6 +155,9 @@ def _collect_sources(function: Function) -> dict[int, list[int]]:
     return sources
 
 
+_MOST_OLD_READS = 64
+"""Of one buffer; where there are more, the first ones are enough."""
+
 FAR = 2**40
 """Bytes; used as the size of a buffer whose size is unknown."""
 
@@ -177,8 +184,20 @@ class BufferTrace:
     may_read_old: bool = False
     """Some read is uncovered."""
     is_read: bool = False
-    plain_read: list[tuple[int, ByteRuns]] = field(default_factory=list[tuple[int, ByteRuns]])
-    """Of `sure_read` what is no part of an atomic operation, with the time of each."""
+    plain_read: list[tuple[int, ByteRuns, SourceLine | None]] = field(
+        default_factory=list[tuple[int, ByteRuns, SourceLine | None]]
+    )
+    """Of `sure_read` what is no part of an atomic operation, with the time and the line of each."""
+    watches_old: bool = False
+    """Whether reads of what stood there before the launch are looked for, (4); the next four are of such a buffer."""
+    old_read: list[tuple[ByteRuns, OldRead]] = field(default_factory=list[tuple[ByteRuns, OldRead]])
+    """Sure reads, without what the same program may have written before."""
+    blind_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
+    blind_anywhere: bool = False
+    update: OldRead | None = None
+    """The first atomic operation that reads what it updates, sure or not."""
+    first_read: OldRead | None = None
+    """The first operation that reads, sure or not."""
     first_write: int | None = None
     """Time of the first operation that may write."""
     outside: dict[tuple[str, int], OutsideAccess] = field(default_factory=dict[tuple[str, int], OutsideAccess])
@@ -198,7 +217,9 @@ class Trace:
         self._depth = 0
         self._time = 0
 
-    def read(self, root: int, runs: ByteRuns | None, *, sure: bool, plain: bool) -> None:
+    def read(
+        self, root: int, runs: ByteRuns | None, *, sure: bool, plain: bool, place: SourceLine | None = None
+    ) -> None:
         """Bytes that are read, anywhere in the buffer where None. plain: by no atomic operation."""
         buffer = self.buffers.get(root)
         self._time += 1
@@ -206,6 +227,8 @@ class Trace:
             return
         buffer.is_read = True
         sure = sure and not self._depth
+        if buffer.watches_old:
+            self._watch_read(buffer, runs if sure else None, OldRead(is_atomic=not plain, line=place))
         if runs is None:
             buffer.reads_anywhere = buffer.may_read_old = True
             return
@@ -217,7 +240,7 @@ class Trace:
             if sure:
                 buffer.sure_read.append(runs)
             if sure and plain:
-                buffer.plain_read.append((self._time, runs))
+                buffer.plain_read.append((self._time, runs, place))
         runs = runs.clip(buffer.zeroed, FAR)
         if buffer.reads_old or not len(runs):
             return
@@ -232,8 +255,34 @@ class Trace:
                 earlier = merge(concatenate(buffer.may_write), self._budget)
                 buffer.reads_old = not holds(earlier, runs)
 
-    def write(self, root: int, runs: ByteRuns | None, *, sure: bool) -> None:
-        """Bytes that are written, anywhere in the buffer where None."""
+    def _watch_read(self, buffer: BufferTrace, runs: ByteRuns | None, read: OldRead) -> None:
+        """runs: what is surely read."""
+        buffer.first_read = buffer.first_read or read
+        if read.is_atomic and buffer.update is None:
+            buffer.update = read
+        if runs is None or buffer.writes_anywhere or len(buffer.old_read) >= _MOST_OLD_READS:
+            return
+        runs = merge(runs.clip(0, buffer.size if buffer.size is not None else FAR), self._budget)
+        runs = subtract(runs, merge(concatenate(buffer.may_write), self._budget), self._budget)
+        if len(runs):
+            buffer.old_read.append((runs, read))
+
+    def find_old_read(self, buffer: BufferTrace) -> OldRead | None:
+        """Returns a sure read of what stood in the buffer before the launch, by (4); None where there may be none."""
+        if not buffer.may_write and not buffer.writes_anywhere:
+            return buffer.first_read if buffer.reads_old else None
+        if buffer.update is not None and not buffer.blind_anywhere and not buffer.blind_write:
+            return next((read for _, read in buffer.old_read), buffer.update)
+        if buffer.blind_anywhere:
+            return None
+        blind = merge(concatenate(buffer.blind_write), self._budget, apart=False)
+        for runs, read in buffer.old_read:
+            if len(subtract(merge(runs, self._budget, apart=False), blind, self._budget)):
+                return read
+        return None
+
+    def write(self, root: int, runs: ByteRuns | None, *, sure: bool, is_update: bool = False) -> None:
+        """Bytes that are written, anywhere in the buffer where None. is_update: by an operation that reads them first."""
         buffer = self.buffers.get(root)
         if buffer is None:
             return
@@ -242,10 +291,16 @@ class Trace:
             buffer.first_write = self._time
         if runs is None:
             buffer.writes_anywhere = True
+            buffer.blind_anywhere |= not is_update
             return
         runs = runs.clip(0, buffer.size if buffer.size is not None else FAR)
         if not len(runs):
             return
+        if buffer.watches_old and not is_update:
+            read = merge(concatenate(buffer.sure_read), self._budget)
+            blind = subtract(merge(runs, self._budget), read, self._budget)
+            if len(blind):
+                buffer.blind_write.append(blind)
         buffer.may_write.append(runs)
         if sure:
             buffer.sure_write.append(runs)

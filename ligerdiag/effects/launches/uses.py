@@ -6,12 +6,13 @@ Follows a launch to find what would happen if two of the kernel's buffers were t
     has not written the bytes before: then it would read back its own.
 2. A kernel that may make one program wait for another (an atomic whose result is used, a loop round loads that ends
     when memory says so) may order its accesses to shared bytes: for such a kernel nothing is surely shared.
-3. Buffers of different sizes, and of unknown sizes, are not paired; nor are buffers that the launcher zeroes.
+3. Buffers of different sizes, and of unknown sizes, are not paired; nor are buffers that the launcher zeroes, but for each
+   with itself.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ligerdiag.effects.access import (
@@ -27,6 +28,7 @@ from ligerdiag.effects.launches.byte_runs import (
     ByteRuns,
     concatenate,
     covers,
+    holds,
     is_disjoint,
     merge,
     reaches_others,
@@ -50,6 +52,7 @@ from ligerdiag.effects.libtriton import parse_bits
 from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
 from ligerdiag.effects.pointer_flow import ELSEWHERE_BIT, compute_roots, compute_summaries
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
+from ligerdiag.model.findings import SourceLine
 
 ELEMENTS, OPERATIONS, ARRAY = 2**28, 120_000, 2**24
 """The budget of one launch: a few seconds at most."""
@@ -68,6 +71,8 @@ class Argument:
     """Of an integer or a truth value; None where it is not known."""
     is_descriptor: bool = False
     """A descriptor that the launcher makes; nothing is known of its shape."""
+    is_output: bool = False
+    """Of a buffer: it is an output of the call, and of no operand's bytes as far as the launch goes."""
 
 
 def compute_launch_uses(
@@ -81,7 +86,11 @@ def compute_launch_uses(
     """Returns one use per argument, UNUSED for scalars. accesses: what `pointer_flow` says of each argument."""
     function = module.functions[entry]
     buffers = {
-        number: BufferTrace(size=argument.size, zeroed=argument.zeroed)
+        number: BufferTrace(
+            size=argument.size,
+            zeroed=argument.zeroed,
+            watches_old=argument.is_output and not argument.zeroed and accesses[number].reads,
+        )
         for number, argument in enumerate(arguments)
         if argument.is_buffer
     }
@@ -108,7 +117,9 @@ def compute_launch_uses(
         _find_sure_reads(module, entry, values, buffers, written, grid)
         for number in range(len(arguments)):
             if number in followed:
-                uses.append(_judge(buffers[number], accesses[number], prod(grid), budget))
+                use = _judge(buffers[number], accesses[number], prod(grid), budget)
+                old_read = trace.find_old_read(buffers[number]) if buffers[number].watches_old else None
+                uses.append(use if old_read is None else replace(use, old_read=old_read))
             else:
                 reason = "what is done to it could not be told"
                 uses.append(OperandUse(reason=reason) if number in buffers else UNUSED)
@@ -254,6 +265,15 @@ type Pair = tuple[int, int]
 """Numbers of the arguments that are read and written through."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """Of two buffers in the same bytes: see `access.InPlace`."""
+
+    neighbours: Neighbours
+    is_update: bool = False
+    line: SourceLine | None = None
+
+
 def compute_in_place(
     module: TtirModule,
     entry: str,
@@ -261,13 +281,13 @@ def compute_in_place(
     arguments: Sequence[Argument],
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
-) -> dict[Pair, Neighbours]:
+) -> dict[Pair, Meeting]:
     """For pairs of buffers of one size whether programs would meet in them; what is UNKNOWN is left out."""
     pairs = _find_pairs(arguments, accesses)
     if not pairs or min(grid) <= 0:
         return {}
     if prod(grid) == 1:
-        return dict.fromkeys(pairs, Neighbours.DISJOINT)
+        return dict.fromkeys(pairs, Meeting(neighbours=Neighbours.DISJOINT))
     if not module.has_lines:
         return {}
     budget = Budget(elements=ELEMENTS, operations=OPERATIONS, array=ARRAY)
@@ -278,14 +298,14 @@ def compute_in_place(
         make_value(number, argument, module.functions[entry].types.get(value, ""))
         for number, (argument, value) in enumerate(zip(arguments, module.functions[entry].arguments, strict=True))
     ]
-    found: dict[Pair, Neighbours] = {}
+    found: dict[Pair, Meeting] = {}
     try:
         Evaluation(module, LaunchSite(grid, budget), trace, budget, make_filter(module, entry, kept)).run(entry, values)
         waits = any(_may_wait(function) for function in module.functions.values())
         for pair in pairs:
-            neighbours = _judge_pair(trace.buffers[pair[0]], trace.buffers[pair[1]], waits, budget)
-            if neighbours is not Neighbours.UNKNOWN:
-                found[pair] = neighbours
+            meeting = _judge_pair(trace.buffers[pair[0]], trace.buffers[pair[1]], waits, budget)
+            if meeting.neighbours is not Neighbours.UNKNOWN:
+                found[pair] = meeting
     except (TooLargeError, NotFollowedError):
         pass  # Pairs that were judged before that keep their result.
     return found
@@ -296,13 +316,16 @@ def _find_pairs(arguments: Sequence[Argument], accesses: Sequence[Access]) -> li
     buffers = [
         number
         for number, argument in enumerate(arguments)
-        if argument.is_buffer and argument.size and not argument.zeroed and accesses[number] is not Access.UNKNOWN
+        if argument.is_buffer and argument.size and accesses[number] is not Access.UNKNOWN
     ]
     return [
         (reader, writer)
         for reader in buffers
         for writer in buffers
-        if accesses[reader].reads and accesses[writer].writes and arguments[reader].size == arguments[writer].size
+        if accesses[reader].reads
+        and accesses[writer].writes
+        and arguments[reader].size == arguments[writer].size
+        and (reader == writer or not (arguments[reader].zeroed or arguments[writer].zeroed))
     ]
 
 
@@ -320,21 +343,33 @@ def _may_wait(function: Function) -> bool:
     return False
 
 
-def _judge_pair(reader: BufferTrace, writer: BufferTrace, waits: bool, budget: Budget) -> Neighbours:
+def _judge_pair(reader: BufferTrace, writer: BufferTrace, waits: bool, budget: Budget) -> Meeting:
     anywhere = writer.writes_anywhere or (reader.reads_anywhere and bool(writer.may_write))
     if not anywhere and not reaches_others(concatenate(reader.may_read), concatenate(writer.may_write), budget):
-        return Neighbours.DISJOINT
-    if not waits and reaches_others(_find_early_reads(reader, writer, budget), concatenate(writer.sure_write), budget):
-        return Neighbours.SHARED
-    return Neighbours.UNKNOWN
+        return Meeting(neighbours=Neighbours.DISJOINT)
+    if waits:
+        return Meeting(neighbours=Neighbours.UNKNOWN)
+    written = concatenate(writer.sure_write)
+    early = _find_early_reads(reader, writer, budget)
+    if not reaches_others(concatenate([runs for runs, _ in early]), written, budget):
+        return Meeting(neighbours=Neighbours.UNKNOWN)
+    met = [(runs, line) for runs, line in early if reaches_others(runs, written, budget)]
+    own = merge(written, budget)
+    return Meeting(
+        neighbours=Neighbours.SHARED,
+        is_update=reader is writer and all(holds(own, runs) for runs, _ in met),
+        line=next((line for _, line in met if line is not None), None),
+    )
 
 
-def _find_early_reads(reader: BufferTrace, writer: BufferTrace, budget: Budget) -> ByteRuns:
+def _find_early_reads(
+    reader: BufferTrace, writer: BufferTrace, budget: Budget
+) -> list[tuple[ByteRuns, SourceLine | None]]:
     """See 1 above. Where a program may have written at all, all that it ever may write counts as written before."""
     firsts = [buffer.first_write for buffer in (reader, writer) if buffer.first_write is not None]
-    early = [runs for time, runs in reader.plain_read if not firsts or time < min(firsts)]
-    late = [runs for time, runs in reader.plain_read if firsts and time >= min(firsts)]
+    early = [(runs, line) for time, runs, line in reader.plain_read if not firsts or time < min(firsts)]
+    late = [(runs, line) for time, runs, line in reader.plain_read if firsts and time >= min(firsts)]
     if not late or reader.writes_anywhere or writer.writes_anywhere:
-        return concatenate(early)
+        return early
     written = merge(concatenate([*reader.may_write, *writer.may_write]), budget)
-    return concatenate([*early, subtract(merge(concatenate(late), budget), written, budget)])
+    return early + [(subtract(merge(runs, budget), written, budget), line) for runs, line in late]

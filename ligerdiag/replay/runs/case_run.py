@@ -35,6 +35,7 @@ from ligerdiag.replay.runs.memory import (
     count_changed,
 )
 from ligerdiag.replay.runs.program import (
+    Kernels,
     NanWatch,
     describe_first_nan,
     needs_explanation,
@@ -44,6 +45,7 @@ from ligerdiag.replay.runs.program import (
 from ligerdiag.replay.runs.rounding import is_overwritten, measure_rounding, measure_workarounds, needs_rounding, settle
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
+from ligerdiag.replay.runs.variations import describe_launches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,11 +229,14 @@ def replay_programs(
         multiply=multiply,
     )
     constants, given = schedule.read_constants(), split_arguments(signature, arguments)
+    runner.execution = 1
     actual = run_schedule(schedule, signature, given)
     changed = _find_changed_inputs(schedule, programs.optimized, signature.inputs, given)
     again: Mapping[str, Outputs] = {}
     if count_changed(constants, schedule.read_constants())[0]:
+        runner.execution = 2
         again = run_schedule(schedule, signature, given)
+        runner.execution = 1
     return CaseRuns(
         intended=intended,
         stale=stale,
@@ -255,7 +260,12 @@ def compare_runs(
     runs = replay_programs(programs, arguments, runner, cuts, multiply)
     tolerances = compute_tolerances(programs, runs.intended)
     numbers = _compare(runs, tolerances, rows=rows)
-    launches = name_hits(runner.numbers(), programs.optimized, programs.buffers)
+    launches = describe_launches(
+        name_hits(runner.numbers(), programs.optimized, programs.buffers),
+        programs.optimized,
+        runner,
+        lambda kernels: _run_with(kernels, programs, arguments, cuts, multiply),
+    )
     reason = _explain_nan(programs, arguments, runner, cuts) if needs_explanation(numbers, runs.intended) else ""
     if cuts.loops:
         numbers, unexplained = _believe(numbers, runs.stale, programs, arguments, runner, cuts, multiply)
@@ -362,10 +372,17 @@ def _run_isolated(
     programs: Programs, arguments: Sequence[Array], runner: KernelRunner, cuts: Cuts, multiply: Multiply
 ) -> Mapping[str, Outputs]:
     """Runs the schedule on its own bytes, and nothing sees what kernels overwrite."""
+    return _run_with(IsolatedKernels(runner), programs, arguments, cuts, multiply)
+
+
+def _run_with(
+    kernels: Kernels, programs: Programs, arguments: Sequence[Array], cuts: Cuts, multiply: Multiply
+) -> Mapping[str, Outputs]:
+    """Runs the schedule on its own bytes once more."""
     schedule = ScheduleRunner(
         module=programs.optimized,
         buffers=programs.buffers,
-        kernels=IsolatedKernels(runner),
+        kernels=kernels,
         devices=programs.signature.devices,
         most=cuts.optimized,
         multiply=multiply,
@@ -394,7 +411,9 @@ def _explain_nan(programs: Programs, arguments: Sequence[Array], runner: KernelR
     devices = programs.signature.devices
     run_program(programs.program, arguments, runner, devices=devices, watch=watch, most=cuts.program)
     inputs = dict(zip(programs.signature.inputs, arguments, strict=True))
-    return describe_first_nan(programs.program, watch.first, inputs)
+    first = watch.first
+    is_unwritten = first is not None and first.opcode == "custom-call" and runner.is_reading_unwritten(first)
+    return describe_first_nan(programs.program, first, inputs, is_unwritten=is_unwritten)
 
 
 def _find_changed_inputs(

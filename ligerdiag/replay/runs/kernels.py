@@ -2,40 +2,44 @@
 
 (1) An output with bytes of its own is filled with a canary before the launch. An element that still holds the canary
     afterwards was not written. If a kernel could have written that very value, another canary has to agree.
-(2) A launch races when its results change as the programs of the grid run last to first, or when an operand and the
-    output in its place get bytes of their own. The latter says nothing about a kernel that writes through the operand.
-    Programs that touch none of each other's bytes have the same results in any order; those that do are run in the other
-    one, whatever that takes.
-(3) If atomics were used, the order of the programs may show in the rounding, and that alone is no race.
+(2) A launch races when its results change in another order of its programs, or when an operand and the output in its place
+    get bytes of their own: see `grid_orders`.
+(3) What a kernel reads of such an output before any of its programs has written it is noted, if the programs read it so from
+    the first to the last and from the last to the first. Where one writes what another one reads, that is (2).
+(4) What happens in a later execution on the same constants is kept apart.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.model.findings import LaunchNumbers, MemoryOperation, OutsideAccess, ProgramMeeting, SourceLine
-from ligerdiag.replay.interpreter.dtypes import have_same_bits
+from ligerdiag.model.findings import (
+    LaunchNumbers,
+    MemoryOperation,
+    OrderTried,
+    OutsideAccess,
+    ProgramMeeting,
+    SourceLine,
+    UnwrittenRead,
+)
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.runs.grid_orders import (
+    BACKWARD,
+    FORWARD,
+    MOST_ALONE,
+    Trial,
+    compute_difference,
+    find_races,
+    make_together,
+    take_apart,
+)
 from ligerdiag.replay.runs.launch import Launch, compute_payload_key, copy_buffers, do_share, read_launches
-from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
-
-type Run = Callable[[Sequence[Array], GridOptions], GridOutcome]
-"""Runs the programs of a launch on operands and outputs."""
-
-FORWARD, BACKWARD = GridOptions(), GridOptions(order="reverse")
-
-ROUNDING = 1e-5
-"""Relative difference that may be rounding: then an operand's own is not the one that tells."""
-MOST_MEETINGS = 4
-"""Examples that are kept of a launch."""
-
-ATOMIC_ROUNDING = 64
-"""Units of the last place by which results may differ as atomic additions come in another order."""
+from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome, Meeting
 
 _CANARIES = {1: 0xA5, 2: 0x7FDB, 4: 0x7FDBA5A5, 8: 0x7FFBDBA5A5A5A5A5}
 """By bytes of an element: odd, and a NaN in every float type of two bytes or more, with a payload that no computation
@@ -58,6 +62,12 @@ class Watch:
         for output in self.fresh:
             bits = _view_bits(buffers[self.operands + output])
             bits[...] = _make_canary(bits, other)
+
+    def list_tracked(self) -> frozenset[int]:
+        """Returns the numbers of the kernel's arguments that are watched outputs and that it reads."""
+        watched = {self.operands + output for output in self.fresh}
+        reading = self.launch.list_reading() if watched else ()
+        return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
         """Output number to a mask of the elements that hold the canary, for outputs that have any."""
@@ -100,72 +110,6 @@ def settle_truth_values(buffers: Sequence[Array]) -> None:
             bits[bits > 1] = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Races:
-    """See 2 above."""
-
-    racing: Mapping[int, float] = field(default_factory=dict[int, float])
-    """operand_number to the relative difference of the results."""
-    order: float = 0.0
-    """The largest relative difference of a buffer as the programs run last to first that no operand in `racing` explains."""
-    meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples of what makes `order`; empty where these are not known."""
-
-
-def find_races(  # noqa: PLR0917
-    watch: Watch,
-    before: Sequence[Array],
-    after: Sequence[Array],
-    ran: GridOutcome,
-    meetings: Sequence[ProgramMeeting],
-    run: Run,
-    *,
-    all_ways: bool,
-) -> Races:
-    """See 2 above; `before` is unprepared.
-
-    before, after: operands, then outputs, sharing their bytes as in the schedule. all_ways: run also what surely is no
-    race of programs that were seen to meet.
-    """
-    operands, outputs = range(watch.operands), range(watch.operands, len(before))
-    sharing = {i: [o for o in outputs if do_share(before[i], before[o])] for i in operands}
-    written = [i for i in operands if sharing[i] or not _are_equal(before[i], after[i])]
-    races, order = dict[int, float](), 0.0
-    apart_meetings: list[ProgramMeeting] = []
-    if ran.meeting is not None or (all_ways and not ran.meetings_known):
-        again = copy_buffers(before)
-        watch.prepare(again)
-        run(again, BACKWARD)
-        differences = [_compute_difference(x, y, ran.used_atomics) for x, y in zip(again, after, strict=True)]
-        met = [i for i in written if not meetings or any(_is_met(after, i, one) for one in meetings)]
-        apart_meetings = [one for one in meetings if not any(_is_met(after, i, one) for i in met)]
-        own = {i: differences[i] for i in met if differences[i] > ROUNDING}
-        largest = max(differences, default=0.0)
-        races = own or dict.fromkeys(met, largest) if largest else {}
-        if apart_meetings and races:
-            # Both may make the difference of what is not overwritten in place: neither keeps silent.
-            told = (x for b, x in enumerate(differences) if not any(do_share(after[b], after[i]) for i in met))
-            order = max(told, default=0.0)
-        elif not races:
-            order = largest
-    if all_ways and any(sharing.values()):
-        apart = (*copy_buffers(before[: watch.operands]), *copy_buffers(before[watch.operands :]))
-        watch.prepare(apart)
-        run(apart, FORWARD)
-        through_operand = {i for i in operands if sharing[i] and not _are_equal(before[i], apart[i])}
-        told = [o for o in outputs if not any(o in sharing[i] for i in through_operand)]
-        difference = max((_compute_difference(apart[o], after[o], ran.used_atomics) for o in told), default=0.0)
-        for i in operands:
-            if difference and sharing[i] and i not in through_operand:
-                races[i] = max(races.get(i, 0.0), difference)
-    return Races(racing=races, order=order, meetings=tuple(apart_meetings[:MOST_MEETINGS]) if order else ())
-
-
-def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> bool:
-    """Whether the programs meet in the operand's bytes, through whichever buffer."""
-    return any(do_share(buffers[operand], buffers[one]) for one in (meeting.buffer, meeting.other_buffer))
-
-
 def _make_canary(bits: Array, other: bool) -> Any:
     canary = _CANARIES[bits.itemsize]
     return bits.dtype.type(canary ^ ((1 << 8 * bits.itemsize) - 1) if other else canary)
@@ -173,32 +117,6 @@ def _make_canary(bits: Array, other: bool) -> Any:
 
 def _view_bits(array: Array) -> Array:
     return array.view(f"u{array.itemsize}")
-
-
-def _are_equal(one: Array, other: Array) -> bool:
-    return have_same_bits(one, other)
-
-
-def _compute_difference(one: Array, other: Array, atomics: bool) -> float:
-    """||one - other|| over the larger norm, in f64; 1 where something is not finite, 0 where all bits agree."""
-    differs = _view_bits(one) != _view_bits(other)
-    if not differs.any():
-        return 0.0
-    x, y = one.astype(np.float64), other.astype(np.float64)
-    apart = np.where(differs, x - y, 0.0)
-    if not np.isfinite(apart).all():
-        return 1.0
-    x, y = (np.where(np.isfinite(values), values, 0.0) for values in (x, y))
-    norm = max(float(np.linalg.norm(x)), float(np.linalg.norm(y)))
-    difference = float(np.linalg.norm(apart)) / norm if norm else 0.0
-    return 0.0 if atomics and difference <= ATOMIC_ROUNDING * _get_epsilon(one) else difference
-
-
-def _get_epsilon(array: Array) -> float:
-    if array.dtype.kind in "biu":
-        return 0.0
-    library: Any = ml_dtypes
-    return float(library.finfo(array.dtype).eps)
 
 
 SECONDS_PER_BYTE = 6e-9
@@ -223,9 +141,16 @@ class _Seen:
     racing: dict[int, float] = field(default_factory=dict[int, float])
     order: float = 0.0
     meetings: tuple[ProgramMeeting, ...] = ()
+    tried: OrderTried = OrderTried.NONE
+    largest: float = 0.0
+    programs: int = 1
+    old_reads: dict[int, UnwrittenRead] = field(default_factory=dict[int, UnwrittenRead])
     outside: dict[tuple[SourceLine | None, str, int | None], OutsideAccess] = field(
         default_factory=dict[tuple[SourceLine | None, str, int | None], OutsideAccess]
     )
+
+
+_NOTHING = _Seen(kernel="", operands=0)
 
 
 class KernelRunner:
@@ -242,6 +167,10 @@ class KernelRunner:
         self._modules = modules or {}
         self._launches: dict[str, tuple[Launch, ...]] = {}
         self._seen: dict[str, _Seen] = {}
+        self._later: dict[str, _Seen] = {}
+        self._reading: set[str] = set()
+        self.execution = 1
+        """Number of the execution on the same constants, (4)."""
         self._check_seconds, self._checks = check_seconds, checks
 
     def launch(
@@ -261,25 +190,48 @@ class KernelRunner:
             launch.run(buffers, FORWARD)
             _compare_configurations(watch, others, before, buffers)
             return
-        seen = self._seen.setdefault(call.name, _Seen(kernel=launch.kernel, operands=len(operands)))
+        is_later = self.execution > 1
+        kept = self._later if is_later else self._seen
+        seen = kept.setdefault(call.name, _Seen(kernel=launch.kernel, operands=len(operands)))
         seen.launches += 1
         size = sum(buffer.nbytes for buffer in buffers)
-        first = seen.launches <= self._checks
+        first = seen.launches <= self._checks and not is_later
         check = seen.checked < self._checks and estimate_seconds(launch.programs, size) <= self._check_seconds
+        check = check and not is_later
         before = before or (copy_buffers(buffers) if first or check else ())
         watch.prepare(buffers)
-        ran = launch.run(buffers, FORWARD)
+        options = GridOptions(tracked=watch.list_tracked()) if first else FORWARD
+        ran = launch.run(buffers, options)
         _compare_configurations(watch, others, before, buffers)
-        self._note_unwritten(watch, seen, buffers, before if check or others else ())
+        if ran.old:
+            self._note_old(watch, seen, call, ran, before, options)
+        self._note_unwritten(watch, seen, call, buffers, before if check or others else ())
         _note_outside(seen, launch, ran, buffers)
-        if check or (first and ran.meeting is not None):
+        if check or (first and (ran.meeting is not None or ran.drawn)):
             seen.checked += check
-            meetings = _describe_meetings(launch, ran)
-            races = find_races(watch, before, buffers, ran, meetings, launch.run, all_ways=check)
+            # A canary that is no number hides what is added to it; the other one is next to zero.
+            prepare = partial(watch.prepare, other=bool(ran.old))
+            after: Sequence[Array] = buffers
+            if ran.old:
+                after = copy_buffers(before)
+                prepare(after)
+                launch.run(after, FORWARD)
+            trial = Trial(
+                launch=launch,
+                operands=len(operands),
+                before=before,
+                after=after,
+                ran=ran,
+                meetings=_describe_meetings(launch, ran.meeting or ()),
+                drawn=_describe_meetings(launch, ran.drawn, are_atomic=True),
+                prepare=prepare,
+            )
+            races = find_races(trial, all_ways=check)
             for operand, difference in races.racing.items():
                 seen.racing[operand] = max(seen.racing.get(operand, 0.0), difference)
-            if races.order > seen.order:
+            if races.order > seen.order or (races.largest > seen.largest and not seen.order):
                 seen.order, seen.meetings = races.order, races.meetings
+                seen.largest, seen.tried, seen.programs = races.largest, races.tried, launch.programs
         settle_truth_values([outputs[number] for number in watch.fresh])
 
     def numbers(self) -> tuple[LaunchNumbers, ...]:
@@ -290,15 +242,85 @@ class KernelRunner:
                 instruction=instruction,
                 launches=seen.launches,
                 checked=seen.checked,
-                unwritten=dict(seen.unwritten),
+                unwritten={**later.unwritten, **seen.unwritten},
+                unwritten_later=tuple(output for output in later.unwritten if output not in seen.unwritten),
                 racing=dict(seen.racing),
                 operands=seen.operands,
                 order_difference=seen.order,
                 meetings=seen.meetings,
-                outside=tuple(seen.outside.values()),
+                order_tried=seen.tried,
+                old_reads=tuple(seen.old_reads.values()),
+                outside=(
+                    *seen.outside.values(),
+                    *(replace(one, is_later=True) for key, one in later.outside.items() if key not in seen.outside),
+                ),
             )
             for instruction, seen in self._seen.items()
+            for later in (self._later.get(instruction, _NOTHING),)
         )
+
+    def is_reading_unwritten(self, call: HloInstruction) -> bool:
+        """Returns whether a launch of this kernel has read of its outputs what nobody had written, or left elements of them
+        unwritten: the call of another module counts that carries the same."""
+        return compute_payload_key(call) in self._reading
+
+    def launch_otherwise(
+        self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], tried: OrderTried | None
+    ) -> None:
+        """Runs the call's kernel as `launch` does, unobserved, in another order, or where `tried` is None with
+        something else in its outputs before it runs. Raises NotCoveredError."""
+        buffers = (*operands, *outputs)
+        launch, *_ = self._find_launches(call, len(buffers))
+        watch = make_watch(launch, operands, outputs)
+        if tried is OrderTried.APART:
+            apart = take_apart(launch, buffers, len(operands))
+            watch.prepare(apart)
+            launch.run(apart, FORWARD)
+            for buffer, other in zip(outputs, apart[len(operands) :], strict=True):
+                buffer[...] = other
+            return
+        watch.prepare(buffers, other=tried is None)
+        options = FORWARD
+        if tried is OrderTried.BACKWARD:
+            options = replace(BACKWARD, batch_bytes=1) if launch.programs <= MOST_ALONE else BACKWARD
+        elif tried is OrderTried.TOGETHER:
+            options = make_together(self._seen[call.name].meetings, launch.programs)
+        launch.run(buffers, options)
+        settle_truth_values([outputs[number] for number in watch.fresh])
+
+    def _note_old(  # noqa: PLR0917
+        self,
+        watch: Watch,
+        seen: _Seen,
+        call: HloInstruction,
+        ran: GridOutcome,
+        before: Sequence[Array],
+        options: GridOptions,
+    ) -> None:
+        """See (3)."""
+        other = {one.argument: one.mask for one in ran.old}
+        if watch.launch.programs > 1:
+            again = copy_buffers(before)
+            watch.prepare(again)
+            backward = watch.launch.run(again, replace(options, order="reverse"))
+            other = {one.argument: one.mask for one in backward.old}
+        for one in ran.old:
+            mask = one.mask & other.get(one.argument, False)
+            count = int(np.count_nonzero(mask))
+            output = int(watch.launch.arguments[one.argument]) - watch.operands
+            known = seen.old_reads.get(output)
+            if not count or (known is not None and known.bytes >= count):
+                continue
+            self._reading.add(compute_payload_key(call))
+            seen.old_reads[output] = UnwrittenRead(
+                output=output,
+                bytes=count,
+                size=mask.size,
+                is_atomic=one.is_atomic,
+                program=one.program,
+                first_byte=one.first_byte,
+                line=one.place,
+            )
 
     def _find_launches(self, call: HloInstruction, buffers: int) -> tuple[Launch, ...]:
         key = compute_payload_key(call)
@@ -306,7 +328,14 @@ class KernelRunner:
             self._launches[key] = read_launches(call, buffers, self._modules)
         return self._launches[key]
 
-    def _note_unwritten(self, watch: Watch, seen: _Seen, buffers: Sequence[Array], before: Sequence[Array]) -> None:
+    def _note_unwritten(
+        self,
+        watch: Watch,
+        seen: _Seen,
+        call: HloInstruction,
+        buffers: Sequence[Array],
+        before: Sequence[Array],
+    ) -> None:
         """Keeps the worst launch of each output."""
         found = dict(watch.find_unwritten(buffers))
         if found and before:
@@ -315,14 +344,19 @@ class KernelRunner:
             watch.launch.run(again, FORWARD)
             confirmed = watch.find_unwritten(again, other=True)
             found = {output: mask & confirmed[output] for output, mask in found.items() if output in confirmed}
+        read = {watch.launch.arguments[argument] for argument in watch.list_tracked()} if found else set[Any]()
         for output, mask in found.items():
             buffer = buffers[watch.operands + output]
+            is_told = bool(before) or not (needs_confirmation(buffer) or watch.operands + output in read)
             count = int(mask.sum())
-            if count > seen.unwritten.get(output, (0, 0))[0] and (before or not needs_confirmation(buffer)):
+            if count > seen.unwritten.get(output, (0, 0))[0] and is_told:
                 seen.unwritten[output] = (count, buffer.size)
+                self._reading.add(compute_payload_key(call))
 
 
-def _describe_meetings(launch: Launch, ran: GridOutcome) -> tuple[ProgramMeeting, ...]:
+def _describe_meetings(
+    launch: Launch, meetings: Sequence[Meeting], *, are_atomic: bool = False
+) -> tuple[ProgramMeeting, ...]:
     return tuple(
         ProgramMeeting(
             buffer=launch.arguments[one.argument],
@@ -334,8 +368,9 @@ def _describe_meetings(launch: Launch, ran: GridOutcome) -> tuple[ProgramMeeting
             bytes=one.bytes,
             line=one.place,
             other_line=one.other_place,
+            are_atomic=are_atomic,
         )
-        for one in ran.meeting or ()
+        for one in meetings
     )
 
 
@@ -365,7 +400,7 @@ def _compare_configurations(
         again = copy_buffers(before)
         watch.prepare(again)
         other.run(again, FORWARD)
-        if any(_compute_difference(x, y, atomics=True) for x, y in zip(after, again, strict=True)):
+        if any(compute_difference(x, y, atomics=True) for x, y in zip(after, again, strict=True)):
             raise NotCoveredError(
                 f"kernel `{other.kernel}` is autotuned, and its configurations have different results"
             )

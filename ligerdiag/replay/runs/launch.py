@@ -23,7 +23,7 @@ from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.interpreter import run_grid
+from ligerdiag.replay.triton_ir.interpreter import find_accesses, run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 
@@ -62,6 +62,16 @@ class Launch:
             return run_grid(self.module, self.kernel, given, self.grid, options=options)
         except NotCoveredError as error:
             raise NotCoveredError(f"kernel `{self.kernel}`: {error}") from error
+
+    def list_reading(self) -> tuple[int, ...]:
+        """Returns the numbers of the arguments that are buffers and that the kernel may read."""
+        return tuple(
+            number
+            for number, (argument, access) in enumerate(
+                zip(self.arguments, find_accesses(self.module, self.kernel), strict=True)
+            )
+            if type(argument) is int and access.reads
+        )
 
     def zero(self, buffers: Sequence[Array]) -> None:
         """Sets to zero what the launcher sets to zero."""

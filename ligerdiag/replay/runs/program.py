@@ -94,8 +94,13 @@ def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[st
     return any(one.attribution is Attribution.UNDECIDED and _has_nan(intended[name]) for name, one in numbers.items())
 
 
-def describe_first_nan(module: HloModule, first: HloInstruction | None, inputs: Mapping[str, Array]) -> str:
-    """Returns one line: which operation made it, or which argument holds it."""
+def describe_first_nan(
+    module: HloModule, first: HloInstruction | None, inputs: Mapping[str, Array], *, is_unwritten: bool = False
+) -> str:
+    """Returns one line: which operation made it, or which argument holds it.
+
+    is_unwritten: the operation is a kernel that reads of its outputs what nobody has written, or leaves elements unwritten.
+    """
     given = next((name for name, array in inputs.items() if _has_nan(array)), None)
     if given is not None:
         return f"argument `{given}` holds a NaN: give it other values, or a `Draw`"
@@ -104,6 +109,11 @@ def describe_first_nan(module: HloModule, first: HloInstruction | None, inputs: 
     line = find_user_line(module, first)
     place = "" if line is None else f" at {line.file}:{line.line}"
     what = f"`%{first.name}` ({first.opcode})"
+    if is_unwritten:
+        return (
+            f"the program as written takes its first NaN from memory that nobody has written, in {what}{place}: its kernel"
+            " reads an output before it writes it, or leaves elements of one unwritten (LD025, LD013)"
+        )
     return f"the program as written makes its first NaN in {what}{place}: give its arguments other values, or a `Draw`"
 
 

@@ -7,6 +7,7 @@
    order of whole programs.
 3. Only arguments that the kernel may write, and those that share memory with them, are looked at for meetings.
 4. Of meetings across batches only a report is made: batches follow each other anyway.
+5. Where programs are to run together, no batch is taken back. A program that then waits for another one is not covered.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,20 +22,24 @@ from ligerdiag.effects.access import Access as Effect
 from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
 from ligerdiag.effects.ttir_module import Function, TtirModule
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.triton_ir.atomic_order import find_atomic_order
 from ligerdiag.replay.triton_ir.code import Library
 from ligerdiag.replay.triton_ir.control import KernelEvaluator, WaitingError
 from ligerdiag.replay.triton_ir.meetings import (
     MOST_RUNS,
+    Overlap,
     Sites,
     Traffic,
     add_traffic,
     describe_meeting,
+    find_drawn,
     find_meetings,
     find_meetings_by_place,
     make_traffic,
 )
 from ligerdiag.replay.triton_ir.memory import Buffer, Journal, Memory, make_buffer
 from ligerdiag.replay.triton_ir.outcome import Argument, Descriptor, GridOptions, GridOutcome, Meeting, OutOfBounds
+from ligerdiag.replay.triton_ir.unwritten import WrittenBytes
 from ligerdiag.replay.triton_ir.values import BlockPointer, Value, ValueType, parse_type
 from ligerdiag.replay.triton_ir.windows import make_address
 
@@ -60,12 +65,18 @@ def run_grid(
     return _Launch(module, entry, arguments, grid, options).run()
 
 
+def find_accesses(module: TtirModule, entry: str) -> Sequence[Effect]:
+    """Returns what the kernel `entry` does through each of its arguments."""
+    return _keep(module).find_effects(module, entry).accesses
+
+
 class _Kept:
     """What launches of one module share."""
 
     def __init__(self, module: TtirModule) -> None:
         self.library = Library(module.functions, has_lines=module.has_lines)
         self.largest = _find_largest(module.functions.values())
+        self.order = find_atomic_order(module)
         self._effects: dict[str, ArgumentEffects] = {}
 
     def find_effects(self, module: TtirModule, entry: str) -> ArgumentEffects:
@@ -99,6 +110,7 @@ class _Seen:
     printed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     failed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     used_atomics: bool = False
+    waited: bool = False
     sequential: int = 0
 
 
@@ -125,10 +137,13 @@ class _Launch:
             for number, (argument, value) in enumerate(zip(arguments, function.arguments, strict=True))
         ]
         watched = _find_watched(module, entry, self._buffers) if options.records_meetings else frozenset[int]()
-        self._memory = Memory(self._buffers, watched)
         kept = _keep(module)
+        sizes = {n: b.data.size for n, b in enumerate(self._buffers) if n in options.tracked and b is not None}
+        self._written = WrittenBytes(sizes, kept.order.updates) if sizes else None
+        self._memory = Memory(self._buffers, watched, self._written)
+        self._ordered = kept.order.ordered
         self._evaluator = KernelEvaluator(kept.library, self._memory, grid, options.most_rounds)
-        self._batch = max(1, min(MOST_IN_BATCH, options.batch_bytes // kept.largest))
+        self._batch = max(2 if options.together else 1, min(MOST_IN_BATCH, options.batch_bytes // kept.largest))
         self._seen = _Seen()
 
     def run(self) -> GridOutcome:
@@ -149,19 +164,21 @@ class _Launch:
         memory = self._memory
         is_alone = numbers.size == 1
         memory.numbers, memory.journal = numbers, Journal()
-        memory.keeps_overwritten = not is_alone
+        memory.keeps_overwritten = not is_alone and not self._options.together
         try:
             self._evaluator.run(self._entry, self._values)
         except WaitingError:
-            meets = True
-            if is_alone:
+            meets = self._seen.waited = True
+            if is_alone or self._options.together:
                 raise NotCoveredError("a program that waits for another one") from None
             traffic = None
         else:
             traffic = make_traffic(memory.journal.accesses, self._seen.sites, self._buffers, numbers)
-            meets = not is_alone and bool(find_meetings(traffic))
+            meets = not is_alone and not self._options.together and bool(find_meetings(traffic))
         if meets:
             memory.journal.take_back()
+            if self._written is not None:
+                self._written.take_back()
             self._seen.sequential += numbers.size
             for number in range(numbers.size):
                 self._run_batch(numbers[number : number + 1])
@@ -170,6 +187,8 @@ class _Launch:
 
     def _commit(self, journal: Journal, traffic: Traffic | None) -> None:
         seen = self._seen
+        if self._written is not None:
+            self._written.commit()
         seen.used_atomics |= journal.used_atomics
         seen.printed += journal.printed
         seen.failed += journal.failed
@@ -191,9 +210,15 @@ class _Launch:
         if seen.traffic:
             found = find_meetings_by_place(add_traffic(seen.traffic), self._buffers)
             meetings = [describe_meeting(meeting, seen.sites, self._buffers) for meeting in found[:MOST_MEETINGS]]
+        drawn = list[Overlap]()
+        if seen.traffic and self._ordered:
+            drawn = find_drawn(add_traffic(seen.traffic), seen.sites, self._ordered)
         return GridOutcome(
             used_atomics=seen.used_atomics,
             meeting=tuple(meetings) or None,
+            drawn=tuple([describe_meeting(one, seen.sites, self._buffers) for one in drawn]),
+            waited=seen.waited,
+            old=self._written.list_old() if self._written is not None else (),
             meetings_known=seen.known and self._options.records_meetings,
             out_of_bounds=tuple(seen.outside.values()),
             printed=tuple(line for _, line in sorted(seen.printed, key=lambda pair: pair[0])),

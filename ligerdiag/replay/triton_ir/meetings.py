@@ -209,6 +209,16 @@ def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -
     ]
 
 
+def find_drawn(traffic: Traffic, sites: Sites, ordered: frozenset[int]) -> list[Overlap]:
+    """Returns some meetings of atomic operations of several programs, one of them at least with its id in `ordered`."""
+    is_ordered = np.array([id(op) in ordered for _, _, op in sites.all])
+    chosen = traffic.atomics.pick(np.flatnonzero(is_ordered[traffic.atomics.site])) if len(traffic.atomics) else None
+    if chosen is None or not len(chosen):
+        return []
+    writers = merge(chosen, by_site=False)
+    return _meet(writers.pick(np.argsort(writers.start, kind="stable")), chosen, traffic.atomics)
+
+
 def _pick_within(runs: Runs, start: int, stop: int) -> Runs:
     return runs.pick(np.flatnonzero((runs.start < stop) & (runs.stop > start)))
 

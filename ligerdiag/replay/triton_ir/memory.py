@@ -17,6 +17,7 @@ import numpy as np
 from ligerdiag.effects.ttir_module import Operation
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.outcome import OutOfBounds
+from ligerdiag.replay.triton_ir.unwritten import WrittenBytes
 from ligerdiag.replay.triton_ir.values import REGION_BITS, Active, DType, Sum, to_array
 from ligerdiag.replay.triton_ir.windows import Window, find_box, find_window, make_address
 
@@ -111,9 +112,11 @@ class AccessSite:
 class Memory:
     """Arguments by number, and access to them by address."""
 
-    def __init__(self, buffers: Sequence[Buffer | None], watched: frozenset[int]) -> None:
-        """watched: the arguments whose accesses are noted."""
-        self.buffers, self._watched = tuple(buffers), watched
+    def __init__(
+        self, buffers: Sequence[Buffer | None], watched: frozenset[int], written: WrittenBytes | None = None
+    ) -> None:
+        """watched: the arguments whose accesses are noted. written: takes note of those that it tracks."""
+        self.buffers, self._watched, self._written = tuple(buffers), watched, written
         self.journal = Journal()
         self.keeps_overwritten = True
         self.numbers = np.zeros(1, np.int64)
@@ -179,6 +182,8 @@ class Memory:
         if window is None or not 0 <= window.argument < len(self.buffers):
             return None
         buffer = self.buffers[window.argument]
+        if self._written is not None and self._written.holds(window.argument):
+            return None
         low, high = window.get_ends(width)
         if buffer is None or low < 0 or high > buffer.data.size:
             return None
@@ -279,6 +284,16 @@ class Memory:
                         programs=lane // per_program,
                         offsets=offsets,
                     )
+                )
+            if self._written is not None and self._written.holds(number):
+                self._written.note(
+                    number,
+                    target.operation,
+                    offsets,
+                    width,
+                    self.numbers[lane // per_program],
+                    reads=kind != "store",
+                    writes=kind != "load",
                 )
             parts.append((number, lane, offsets))
         return shape, parts

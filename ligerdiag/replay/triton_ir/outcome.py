@@ -40,6 +40,11 @@ class GridOptions:
     """Whether bytes that several programs touch are looked for; where not, batches of programs that might meet are wrong."""
     most_rounds: int = 1 << 24
     """Of one loop."""
+    together: bool = False
+    """The programs of a batch run at the same time, operation by operation, also where they meet: one of the orders in which
+    their accesses to memory may come."""
+    tracked: frozenset[int] = frozenset()
+    """Numbers of the arguments of which is noted what is read before anybody has written it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,20 @@ class Meeting:
     place: SourceLine | None
     """The write."""
     other_place: SourceLine | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OldBytes:
+    """Bytes of an argument that were read before any program had written them."""
+
+    argument: int
+    mask: Array
+    """bool[bytes]"""
+    is_atomic: bool
+    """The first read is an atomic operation's, which updates what it reads; so are the others here the first one's."""
+    program: int
+    first_byte: int
+    place: SourceLine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +108,16 @@ class GridOutcome:
     used_atomics: bool = False
     meeting: tuple[Meeting, ...] | None = None
     """At most some for each pair of operations, atomics against atomics left out; None where no programs meet."""
+    drawn: tuple[Meeting, ...] = ()
+    """Some pairs of programs whose atomic operations meet, of those that `atomic_order` lists: the order of the programs may
+    show in more than rounding."""
+    old: tuple[OldBytes, ...] = ()
+    """Of the tracked arguments."""
     meetings_known: bool = True
     """Whether meetings across batches were looked for in full."""
     out_of_bounds: tuple[OutOfBounds, ...] = ()
+    waited: bool = False
+    """A program seemed to wait for another one of its batch, as at a lock."""
     printed: tuple[str, ...] = ()
     failed_asserts: tuple[str, ...] = ()
     sequential_programs: int = 0

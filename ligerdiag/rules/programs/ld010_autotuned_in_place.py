@@ -6,9 +6,10 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite
 from ligerdiag.hlo.module import HloInstruction, find_user_line
+from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Party, Reproduction, Rule, make_example
-from ligerdiag.rules.wording import describe_callers, locate_instruction
+from ligerdiag.rules.wording import advise_zeros, describe_callers, locate_instruction, render_at
 
 _BEFORE_THE_PROGRAM = frozenset({"triton_kernel_call_ffi"})
 """Targets whose launcher tries the configurations before the program runs, when only arguments and constants hold values."""
@@ -26,6 +27,8 @@ def check(context: Context) -> Iterator[Finding]:
                 yield _report(context, call, effects, write.operand, "no output aliases it")
     for call, effects in context.optimized_calls:
         if effects.configurations > 1:
+            for output in _find_own(call, effects):
+                yield _report_output(context, call, effects, output)
             for operand in _find_shared(context, call, effects):
                 why = "it shares bytes with an output that is not declared to alias it"
                 yield _report(context, call, effects, operand, why)
@@ -33,6 +36,41 @@ def check(context: Context) -> Iterator[Finding]:
                 yield _report(context, call, effects, operand, _explain_search(effects, operand, output))
             if _is_early(call) and _hits_argument(context, call, effects):
                 yield _report(context, call, effects, None, "an output of it stands in the bytes of an argument")
+
+
+def _find_own(call: HloInstruction, effects: CallEffects) -> Iterator[int]:
+    """Outputs in bytes of their own that the kernel updates, and that the launcher does not zero before each launch."""
+    declared = set(call.operand_output_aliases.values())
+    for output, (leaf, use) in enumerate(zip(iterate_leaves(call.shape), effects.output_uses, strict=False)):
+        if use.old_read is not None and leaf not in declared and effects.outputs[output].writes:
+            yield output
+
+
+def _report_output(context: Context, call: HloInstruction, effects: CallEffects, output: int) -> Finding:
+    read = effects.output_uses[output].old_read
+    line = None if read is None else read.line
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=f"`{effects.kernel}` is autotuned on its output {output}, which it updates, and nobody sets that back",
+        source=find_user_line(context.optimized, call),
+        kernel=effects.kernel,
+        instructions=(call.name,),
+        evidence=(
+            *describe_callers(locate_instruction(context.optimized, call)),
+            _describe_launcher(call, effects),
+            ("kernel", f"each run updates output {output} once more{render_at(line)}"),
+        ),
+        help=f"{advise_zeros(call.proto.custom_call_target, (output,))}; or give one configuration",
+    )
+
+
+def _describe_launcher(call: HloInstruction, effects: CallEffects) -> tuple[str, str]:
+    when = "before the program runs" if _is_early(call) else "when the call is first reached"
+    return (
+        "launcher",
+        f"it runs {effects.configurations} configurations, each several times, on the call's own buffers {when}",
+    )
 
 
 def _find_declared(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[tuple[int, int]]:
@@ -115,7 +153,6 @@ def _hits_argument(context: Context, call: HloInstruction, effects: CallEffects)
 
 def _report(context: Context, call: HloInstruction, effects: CallEffects, operand: int | None, why: str) -> Finding:
     module = context.optimized if any(call is one for one, _ in context.optimized_calls) else context.program
-    when = "before the program runs" if _is_early(call) else "when the call is first reached"
     what = f"operand {operand} in place" if operand is not None else "the bytes of an argument"
     read = f"it reads operand {operand} before it overwrites it; {why}" if operand is not None else why
     return Finding(
@@ -128,10 +165,7 @@ def _report(context: Context, call: HloInstruction, effects: CallEffects, operan
         instructions=(call.name,),
         evidence=(
             *describe_callers(locate_instruction(module, call)),
-            (
-                "launcher",
-                f"it runs {effects.configurations} configurations, each several times, on the call's own buffers {when}",
-            ),
+            _describe_launcher(call, effects),
             ("kernel", read),
         ),
         help=_describe_help(operand),
@@ -243,7 +277,9 @@ RULE = Rule(
     what_it_does="""\
 Reports a kernel call with several configurations that reads an operand and overwrites it, where the launcher does not put
 the operand back. Three ways lead there: the kernel writes it behind XLA's back; XLA put an output into the bytes of an
-operand that was dead after the call; or the write is declared, and the launcher looks for it in another place.""",
+operand that was dead after the call; or the write is declared, and the launcher looks for it in another place. It reports
+an output that the kernel updates, as by atomic additions, and that the launcher does not zero: each configuration adds to
+it once more.""",
     why="""\
 jaxlib's launcher of jax-triton's kernels times the configurations on the buffers of the call itself: each runs twice, then
 2 to 101 times. A kernel that doubles its operand has doubled it many times over when the launch that counts begins. It
@@ -252,9 +288,10 @@ happens the first time that a process reaches the call, for the winner is rememb
 Declare the write, with an output that has the operand's own number: `input_output_aliases={0: 0}`. The launcher numbers
 operands and outputs together, operands first, and takes a copy of an operand only if the buffer with the number of the
 declared output lies at the operand's address. jax-triton (0.3.1 and 0.4.1) gives it the number among the outputs alone, so
-that `{0: 1}` asks whether operand 0 is operand 1, or the first output, and no copy is made. A Ref, and what `call_in_place`
-is told of, come behind all outputs: theirs is the operand's own number only if it is operand 0 and the call has no output
-beside. Or let the kernel write to an output with bytes of its own, or pick the configuration beforehand.""",
+that `{0: 1}` asks whether operand 0 is operand 1, or the first output, and no copy is made. A Ref, and the operands that
+`call_in_place` overwrites, come after all outputs: theirs is the operand's own number only if it is operand 0 and the call has
+no other output. Or pick the configuration beforehand. An output that the kernel adds to needs `zeroed_outputs`: the launcher
+zeroes it before each launch.""",
     limits="""\
 What is read is told from the kernel's Triton IR, for all programs of a grid; where that is not known, the operand counts as
 read. A kernel that overwrites its operand without reading it is left alone: the winner writes it once more. (Elements that

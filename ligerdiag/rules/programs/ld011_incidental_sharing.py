@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.dependents import find_dependents, name_reached
 from ligerdiag.analysis.evaluation.memory_uses import SharedBytes, find_shared_bytes
-from ligerdiag.effects.access import CallEffects, Neighbours
+from ligerdiag.effects.access import CallEffects, InPlace, Neighbours
 from ligerdiag.hlo.module import HloInstruction, find_user_line
-from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
+from ligerdiag.hlo.reach import Reach
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.model.findings import Finding, LaunchNumbers, OrderTried, Severity
 from ligerdiag.rules.rule import (
     Measured,
     Party,
@@ -17,7 +20,7 @@ from ligerdiag.rules.rule import (
     make_example,
     render_error,
 )
-from ligerdiag.rules.wording import find_producer
+from ligerdiag.rules.wording import LOST, UPDATE_HELP, describe_meeting, find_producer, render_at
 
 HELP = "give the output bytes of its own, or have each program read all that it overwrites, and only that"
 
@@ -34,22 +37,33 @@ def check(context: Context) -> Iterator[Finding]:
         for operand in range(len(call.operands)):
             same = SharedBytes(operand=operand, buffer=operand, declared=False)
             pairs = (same, *(pair for pair in sharing if pair.operand == operand))
-            met = [pair for pair in pairs if effects.find_in_place(operand, pair.buffer) is Neighbours.SHARED]
+            met = [
+                (pair, found)
+                for pair in pairs
+                for reader in dict.fromkeys((operand, pair.buffer))
+                if (found := effects.get_in_place(reader, pair.buffer)) is not None
+                and found.neighbours is Neighbours.SHARED
+            ]
             if met:
-                yield _report(context, call, effects, met[0])
+                yield _report(context, call, effects, *met[0])
 
 
-def _report(context: Context, call: HloInstruction, effects: CallEffects, pair: SharedBytes) -> Finding:
+def _report(context: Context, call: HloInstruction, effects: CallEffects, pair: SharedBytes, found: InPlace) -> Finding:
     count = len(call.operands)
     other = f"operand {pair.buffer}" if pair.buffer < count else f"output {pair.buffer - count}"
     grid = " x ".join(map(str, effects.grid))
+    through = other if found.reader == pair.buffer else f"operand {pair.operand}"
+    reads = "loads, changes and stores" if found.is_update else "reads"
     evidence = [
         (
             "kernel",
-            f"in the grid {grid} a program reads through operand {pair.operand} what another one writes through {other},"
-            " whatever the data",
+            f"in the grid {grid} a program {reads} through {through} what another one writes through {other},"
+            f" whatever the data{render_at(found.line)}",
         )
     ]
+    if found.is_update:
+        evidence.append(("order", LOST))
+    names = name_reached(context, _find_reach(context, call, pair))
     if pair.buffer != pair.operand:
         value = find_producer(call.operands[pair.operand])
         why = "so declared" if pair.declared else "so XLA has placed them"
@@ -57,17 +71,26 @@ def _report(context: Context, call: HloInstruction, effects: CallEffects, pair: 
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"`{effects.kernel}` is not safe in place: {_describe(pair, count)}",
+        message=f"`{effects.kernel}` is not safe in place: {_describe(pair, count, is_update=found.is_update)}",
+        outputs=names,
         source=find_user_line(context.optimized, call),
         kernel=effects.kernel,
         operand=pair.operand,
         instructions=(call.name,),
         evidence=tuple(evidence),
-        help=HELP,
+        help=UPDATE_HELP if found.is_update else HELP,
     )
 
 
-def _describe(pair: SharedBytes, operands: int) -> str:
+def _find_reach(context: Context, call: HloInstruction, pair: SharedBytes) -> Reach:
+    leaves = list(iterate_leaves(call.shape))
+    operands = [] if pair.operand in call.operand_output_aliases else [pair.operand]
+    return find_dependents(context, context.optimized, call, leaves, operands)
+
+
+def _describe(pair: SharedBytes, operands: int, *, is_update: bool) -> str:
+    if is_update:
+        return f"its programs load, change and store the same bytes of operand {pair.operand}"
     if pair.buffer == pair.operand:
         return f"its programs read of operand {pair.operand} what others overwrite"
     other = "an output" if pair.buffer >= operands else f"operand {pair.buffer}, which is overwritten"
@@ -89,37 +112,49 @@ def measure(measured: Measured) -> Iterator[Finding]:
         name = next(iter(finding.instructions), "")
         seen = racing.pop((name, finding.operand), None)
         if seen is not None:
-            yield replace(finding, evidence=(*finding.evidence, _describe_race(*seen)))
+            reached = seen[0].reached_by_order
+            outputs = finding.outputs if reached is None else reached
+            yield replace(finding, outputs=outputs, evidence=(*finding.evidence, _describe_race(*seen)))
         elif name in quiet:
-            yield replace(finding, evidence=(*finding.evidence, _describe_quiet(quiet[name])))
+            yield replace(finding, outputs=(), evidence=(*finding.evidence, _describe_quiet(quiet[name])))
         else:
             yield finding
     for (_, operand), (launch, difference) in racing.items():
+        if launch.reached_by_order == ():
+            continue
+        is_update = launch.order_tried is OrderTried.TOGETHER
+        what = f"its programs read of operand {operand} what others overwrite"
+        if is_update:
+            what = f"its programs load, change and store the same bytes of operand {operand}"
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"`{launch.kernel}` is not safe in place: its programs read of operand {operand} what others overwrite",
+            message=f"`{launch.kernel}` is not safe in place: {what}",
+            outputs=launch.reached_by_order or (),
+            source=launch.line,
             kernel=launch.kernel,
             operand=operand,
             instructions=(launch.instruction,),
-            evidence=(_describe_race(launch, difference),),
-            help=HELP,
+            evidence=(*describe_meeting(launch), _describe_race(launch, difference)),
+            help=UPDATE_HELP if is_update else HELP,
         )
 
 
 def _describe_race(launch: LaunchNumbers, difference: float) -> tuple[str, str]:
-    return (
-        "replay",
-        f"the results of %{launch.instruction} differ by {render_error(difference)} when the programs of its grid run in"
-        " another order, or on bytes that are not shared",
-    )
+    when = {
+        OrderTried.BACKWARD: "from the last to the first",
+        OrderTried.TOGETHER: "at the same time",
+        OrderTried.APART: "on bytes that are not shared",
+    }.get(launch.order_tried, "in another order, or on bytes that are not shared")
+    how = f"by {render_error(difference)} when the programs of its grid run {when}"
+    return "replay", f"the results of %{launch.instruction} differ {how}"
 
 
 def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
     return (
         "replay",
-        f"on the inputs drawn the results of %{launch.instruction} are the same from the last program to the first, in"
-        f" {launch.checked} of {launch.launches} launches: what is read may not count",
+        f"on the inputs drawn the results of %{launch.instruction}, where all run at once, too, are the same from the last"
+        f" program to the first, in {launch.checked} of {launch.launches} launches: what is read may not count",
     )
 
 
@@ -217,7 +252,8 @@ which some program reads what another one writes, whatever the data: through the
 an output or another operand that stands in the same bytes, declared or because XLA found the operand dead.
 
 Replay runs each kernel on the bytes that XLA gave it as well. Where bytes are shared it runs the kernel again, with the
-programs of its grid in another order and on bytes that are not shared, and compares what comes out.""",
+programs of its grid in another order, all at the same time, and on bytes that are not shared, and compares what comes
+out. No output of the program that differs then is called fresh.""",
     why="""\
 The programs of a grid run in any order, many at a time. One that reads what another has overwritten already sees the
 result in the place of the input: a transposition in place, a neighbour's element, a row that is normalised by a sum read
@@ -225,16 +261,17 @@ later. Whether the bytes are shared is up to the buffer assignment, so that the 
 half wrong in another.""",
     what_to_do="""\
 Do not alias what the kernel does not read and overwrite element by element. Or have each program load all of what it
-stores over before it stores, and nothing of what others store over.""",
+stores over before it stores, and nothing of what others store over. Programs that all add to the same bytes want an
+atomic addition, or one partial sum each.""",
     limits="""\
 Where addresses depend on data (a permutation, rows of a ragged batch) it needs a replay, and holds for the inputs drawn;
-two orders are tried, first to last and last to first, and differences up to 1e-5 count as the rounding of atomic
-additions. Nothing is surely shared in a kernel whose programs may wait for each other: by an atomic whose result is used,
-or in a loop that ends when memory says so. What an atomic adds to is no reason for a finding, nor what two programs only
-write.
+two orders are tried, first to last and last to first, then all programs at the same time, operation by operation, and
+differences up to 1e-5 count as the rounding of atomic additions. Nothing is surely shared in a kernel whose programs may
+wait for each other: by an atomic whose result is used, or in a loop that ends when memory says so. What an atomic adds to
+is no reason for a finding, nor what two programs only write.
 
 Not seen: an output that overlaps an operand in part, sharing by the buffer assignment inside of a fusion (a kernel that
-XLA gives a slice), what the launcher zeroes in the place of an operand, and the threads of one program that read what
+XLA gives a slice), and the threads of one program that read what
 others of the same program have written. Whether what is read counts is not asked: elements that are loaded and then
 masked away are reported all the same, and the finding says so where replay sees no difference.""",
     references=(

@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.effects.access import WriteCoverage
+from ligerdiag.analysis.dependents import find_dependents, name_reached
+from ligerdiag.effects.access import Access, WriteCoverage
+from ligerdiag.effects.call import carries_kernel
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
 from ligerdiag.rules.rule import ALIASED, Measured, Party, Reproduction, Rule, Settled, make_example
 
 _BROKEN = "LD022"
+_NOT_WRITTEN = frozenset({Access.NONE, Access.READ})
 HELP = "write every element, or alias the output to an operand that holds what is to stay there"
 
 
@@ -21,14 +24,26 @@ def check(context: Context) -> Iterator[Finding]:
         leaves = iterate_leaves(call.shape)
         for output, (leaf, use) in enumerate(zip(leaves, effects.output_uses, strict=False)):
             is_empty = min(effects.grid) == 0 and use.coverage is WriteCoverage.NONE
-            if not (is_empty or use.coverage is WriteCoverage.PARTIAL) or leaf in aliased:
+            is_left = (
+                use.coverage is WriteCoverage.NONE
+                and effects.outputs[output] in _NOT_WRITTEN
+                and carries_kernel(call.proto.custom_call_target)
+            )
+            if not (is_empty or is_left or use.coverage is WriteCoverage.PARTIAL) or leaf in aliased:
                 continue
+            reach = find_dependents(context, context.program, call, [leaf])
+            if not reach.is_used:
+                continue
+            is_whole = use.coverage is WriteCoverage.NONE
             grid = " x ".join(map(str, effects.grid))
             why = f"no program of the grid {grid} stores to all of output {output}, whatever the data"
+            if is_whole:
+                why = f"nothing in it writes output {output}: it holds whatever stood in that memory"
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
                 message=f"`{effects.kernel}` leaves elements of its output {output} unwritten",
+                outputs=name_reached(context, reach) if is_whole else (),
                 source=find_user_line(context.program, call),
                 kernel=effects.kernel,
                 instructions=(call.name,),
@@ -62,9 +77,11 @@ def measure(measured: Measured) -> Iterator[Finding]:
             rule=RULE.id,
             severity=RULE.severity,
             message=_render_count(launch, output, unwritten, elements),
+            outputs=launch.reached_by_garbage or (),
+            source=launch.line,
             kernel=launch.kernel,
             instructions=(launch.instruction,),
-            evidence=(_describe_launch(launch),),
+            evidence=(_describe_launch(launch, output),),
             help=HELP,
         )
 
@@ -75,16 +92,20 @@ def _add_count(finding: Finding, counted: dict[tuple[str, int], tuple[LaunchNumb
         if launch.kernel == finding.kernel and finding.message.endswith(f" its output {output} unwritten"):
             del counted[instruction, output]
             message = _render_count(launch, output, unwritten, elements)
-            return replace(finding, message=message, evidence=(*finding.evidence, _describe_launch(launch)))
+            reached = tuple(dict.fromkeys((*finding.outputs, *(launch.reached_by_garbage or ()))))
+            evidence = (*finding.evidence, _describe_launch(launch, output))
+            return replace(finding, message=message, outputs=reached, evidence=evidence)
     return finding
 
 
 def _render_count(launch: LaunchNumbers, output: int, unwritten: int, elements: int) -> str:
-    return f"`{launch.kernel}` leaves {unwritten} of {elements} elements of its output {output} unwritten"
+    when = ", in a second execution on the same constants" if output in launch.unwritten_later else ""
+    return f"`{launch.kernel}` leaves {unwritten} of {elements} elements of its output {output} unwritten{when}"
 
 
-def _describe_launch(launch: LaunchNumbers) -> tuple[str, str]:
-    return "replay", f"%{launch.instruction}, worst of {launch.launches} launches"
+def _describe_launch(launch: LaunchNumbers, output: int) -> tuple[str, str]:
+    first = " alone; the first execution writes them" if output in launch.unwritten_later else ""
+    return "replay", f"%{launch.instruction}, worst of {launch.launches} launches{first}"
 
 
 HALF_WRITTEN = make_example(
@@ -127,8 +148,10 @@ somebody else's activations in a training run, NaN once in a while.""",
     what_to_do="""\
 Make the grid and the masks cover the output; or alias the output to an operand that holds the values that are to stay.""",
     limits="""\
-Where stores depend on data it needs a replay, and holds for the inputs drawn. Whether anybody reads those elements is
-not asked: padding that is cut off later is reported all the same. That is why it is a warning.""",
+Where stores depend on data it needs a replay, and holds for the inputs drawn. An output of which nothing comes is left
+alone: no operation takes it, or none that counts. Whether anybody reads those elements of it is not asked: padding that
+is cut off later is reported all the same. That is why it is a warning. No output of the program that differs with what stood
+in the memory before is called fresh.""",
     references=("github.com/jax-ml/jax/issues/20227", "github.com/jax-ml/jax/issues/24023"),
     reproduced=(
         Reproduction(

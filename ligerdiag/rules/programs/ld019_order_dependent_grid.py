@@ -1,56 +1,126 @@
 """LD019 order-dependent-grid: programs of one grid touch each other's bytes, and their order makes the result."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from ligerdiag.model.findings import Finding, LaunchNumbers, ProgramMeeting, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Party, Rule, Settled, check_nothing, render_error
-from ligerdiag.rules.wording import name_buffer, render_at
-from ligerdiag.text import count_of
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.dependents import find_dependents, name_reached
+from ligerdiag.analysis.evaluation.memory_uses import find_shared_bytes
+from ligerdiag.effects.access import Neighbours
+from ligerdiag.hlo.module import find_user_line
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.model.findings import Finding, LaunchNumbers, OrderTried, Severity
+from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Party, Rule, Settled, render_error
+from ligerdiag.rules.wording import LOST, UPDATE_HELP, describe_meeting
 
 ROUNDING = 1e-5
 """Relative difference that the order of additions in f32 may make; another order of writes moves whole elements."""
 
 
-def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding for each call whose results differ from the last program to the first.
+HELP = "let no program touch what another one writes, but by atomics that commute; a second launch sees all of it"
+TICKET_HELP = (
+    "let a program's number or a prefix sum of counts say where its results go, or sort them afterwards: a place that an"
+    " atomic counter hands out depends on who comes first"
+)
 
-    What LD011 says is not in `order_difference`.
+
+def check(context: Context) -> Iterator[Finding]:
+    """Reports each output in bytes of its own of which a program surely reads what another one surely writes."""
+    for call, effects in context.optimized_calls:
+        count = len(call.operands)
+        shared = {pair.buffer for pair in find_shared_bytes(call, context.positions)}
+        for output, leaf in enumerate(iterate_leaves(call.shape)):
+            buffer = count + output
+            pair = effects.get_in_place(buffer, buffer)
+            if buffer in shared or pair is None or pair.neighbours is not Neighbours.SHARED:
+                continue
+            reach = find_dependents(context, context.optimized, call, [leaf])
+            if not reach.is_used:
+                continue
+            grid = " x ".join(map(str, effects.grid))
+            reads = "loads, changes and stores" if pair.is_update else "reads"
+            evidence = [
+                (
+                    "kernel",
+                    f"in the grid {grid} a program {reads} of output {output} what another one writes, whatever the data",
+                )
+            ]
+            if pair.is_update:
+                evidence.append(("order", LOST))
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=_render(effects.kernel, output if pair.is_update else None),
+                outputs=name_reached(context, reach),
+                source=pair.line or find_user_line(context.optimized, call),
+                kernel=effects.kernel,
+                instructions=(call.name,),
+                evidence=tuple(evidence),
+                help=UPDATE_HELP if pair.is_update else HELP,
+            )
+            break
+
+
+def _render(kernel: str, output: int | None) -> str:
+    if output is not None:
+        return f"`{kernel}` loses updates of its output {output}: its programs load, change and store the same bytes"
+    return f"what `{kernel}` computes hangs on the order in which the programs of its grid run"
+
+
+def measure(measured: Measured) -> Iterator[Finding]:
+    """Adds what replay saw to the static findings, and reports each other call whose results differ in another order.
+
+    What LD011 says is not in `order_difference`. A difference that reaches no output of the program is left out.
     """
     numbers = measured.numbers
-    for launch in numbers.launches if numbers is not None else ():
-        if launch.order_difference <= ROUNDING:
-            continue
-        first = next(iter(launch.meetings), None)
-        yield Finding(
-            rule=RULE.id,
-            severity=RULE.severity,
-            message=f"what `{launch.kernel}` computes hangs on the order in which the programs of its grid run",
-            source=first.line if first is not None else None,
-            kernel=launch.kernel,
-            instructions=(launch.instruction,),
-            evidence=(*_describe(launch, first), _describe_difference(launch)),
-            help="let no program touch what another one writes, but by atomics that commute; a second launch sees all of it",
-        )
+    launches = {one.instruction: one for one in (numbers.launches if numbers is not None else ())}
+    static = {next(iter(finding.instructions), ""): finding for finding in measured.findings_of(RULE.id)}
+    for name, finding in static.items():
+        launch = launches.get(name)
+        if launch is not None and launch.order_difference > ROUNDING:
+            outputs = finding.outputs if launch.reached_by_order is None else launch.reached_by_order
+            evidence = (*finding.evidence, *describe_meeting(launch), _describe_difference(launch))
+            yield replace(finding, outputs=outputs, evidence=evidence)
+        elif launch is not None and launch.checked:
+            yield replace(finding, outputs=(), evidence=(*finding.evidence, _describe_quiet(launch)))
+        else:
+            yield finding
+    for launch in launches.values():
+        if launch.order_difference > ROUNDING and launch.instruction not in static and launch.reached_by_order != ():
+            yield _report(launch)
 
 
-def _describe(launch: LaunchNumbers, meeting: ProgramMeeting | None) -> Iterator[tuple[str, str]]:
-    if meeting is None:
-        return
-    buffer = name_buffer(launch, meeting.buffer)
-    yield (
-        "write",
-        f"program {meeting.writer} writes {count_of(meeting.bytes, 'byte')} of {buffer} of %{launch.instruction}, from byte"
-        f" {meeting.first_byte}{render_at(meeting.line)}",
+def _report(launch: LaunchNumbers) -> Finding:
+    first = next(iter(launch.meetings), None)
+    is_update = launch.order_tried is OrderTried.TOGETHER
+    output = first.buffer - launch.operands if first is not None and is_update else None
+    advice = HELP
+    if first is not None and first.are_atomic:
+        advice = TICKET_HELP
+    return Finding(
+        rule=RULE.id,
+        severity=RULE.severity,
+        message=_render(launch.kernel, output if output is not None and output >= 0 else None),
+        outputs=launch.reached_by_order or (),
+        source=(first.line if first is not None else None) or launch.line,
+        kernel=launch.kernel,
+        instructions=(launch.instruction,),
+        evidence=(*describe_meeting(launch), _describe_difference(launch)),
+        help=UPDATE_HELP if is_update else advice,
     )
-    verb = "writes" if meeting.other_writes else "reads"
-    yield "meets", f"program {meeting.other} {verb} them, too{render_at(meeting.other_line)}"
 
 
 def _describe_difference(launch: LaunchNumbers) -> tuple[str, str]:
+    when = "at the same time" if launch.order_tried is OrderTried.TOGETHER else "from the last to the first"
+    how = f"by {render_error(launch.order_difference)} when its programs run {when}"
+    return "replay", f"the results of %{launch.instruction} differ {how}"
+
+
+def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
     return (
         "replay",
-        f"the results of %{launch.instruction} differ by {render_error(launch.order_difference)} when its programs run from"
-        " the last to the first",
+        f"on the inputs drawn the results of %{launch.instruction}, where all run at once, too, are the same from the last"
+        f" program to the first, in {launch.checked} of {launch.launches} launches: what is read may not count",
     )
 
 
@@ -94,6 +164,51 @@ CASE = Case(name="last_wins", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
+LOST_SUMS = Example(
+    about="Every program loads the sum, adds its row's, and stores it: of two that run at the same time one is lost.",
+    code=KERNEL
+    + """\
+@triton.jit
+def total_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.store(out_ptr, tl.load(out_ptr) + tl.sum(tl.load(x_ptr + at)))
+
+
+def step(x):
+    total = jax.ShapeDtypeStruct((1,), x.dtype)
+    sums = jt.triton_call(
+        x, kernel=total_kernel, out_shape=total, zeroed_outputs=(0,), grid=x.shape[:1], COLUMNS=x.shape[1]
+    )
+    return {"total": sums}
+
+
+CASE = Case(name="lost_sums", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
+TICKETS = Example(
+    about="A counter says where each program stores its row: which one comes first is up to the GPU.",
+    code=KERNEL
+    + """\
+@triton.jit
+def ticket_kernel(x_ptr, count_ptr, out_ptr, COLUMNS: tl.constexpr):
+    columns = tl.arange(0, COLUMNS)
+    place = tl.atomic_add(count_ptr, 1)
+    tl.store(out_ptr + place * COLUMNS + columns, tl.load(x_ptr + tl.program_id(0) * COLUMNS + columns))
+
+
+def step(x):
+    outputs = (jax.ShapeDtypeStruct((1,), jnp.int32), x)
+    count, rows = jt.triton_call(
+        x, kernel=ticket_kernel, out_shape=outputs, zeroed_outputs=(0,), grid=x.shape[:1], COLUMNS=x.shape[1]
+    )
+    return {"count": count, "rows": rows}
+
+
+CASE = Case(name="tickets", function=step, args=(Arg(shape=(8, 32)),))
+""",
+)
+
 ROWS_IN_A_LOOP = Example(
     about="One program walks down the rows of its block of columns: what it reads again, it has written itself.",
     code=KERNEL
@@ -128,28 +243,40 @@ RULE = Rule(
     summary="a kernel whose result hangs on the order of the programs of its grid",
     what_it_does="""\
 Replay notes the bytes that each program of a launch reads and writes. Where one program writes what another one reads or
-writes, atomic operations against each other aside, the programs run one by one, from the first to the last and from the
-last to the first. A result that differs is reported, with two programs that meet and the lines of the kernel where they
-do. Where programs meet in an operand that is overwritten in place, that is LD011's; where they meet elsewhere, too, and
-what is not in that operand differs, both are reported.""",
+writes, the programs run one by one, from the first to the last and from the last to the first. So they do where atomic
+operations of several programs meet whose order shows: what one of them returns is used, as a place in a list, or the
+last one stays. Where both orders agree and one program reads what another one writes, all run at the same time, operation
+by operation: two that load, add and store lose one of the two sums. A result that differs is reported, with two programs that
+meet and the lines of the kernel where they do, if an output of the program differs, too. Where programs meet in an
+operand that is overwritten in place, that is LD011's; where they meet elsewhere, too, and what is not in that operand
+differs, both are reported.
+
+Without numbers, the addresses of all programs of the launch are followed: an output of which a program surely reads what
+another one surely writes is reported, unless atomic operations may make one wait for the other. No output of the program
+that differs is called fresh.""",
     why="""\
 A GPU starts the programs of a grid in no order that anybody promises, and many at once. On one GPU the result is the one
 of the first order nearly always; with more programs, beside another kernel or on the next GPU it is another one.""",
     what_to_do="""\
 Let each program write only what no other one touches. Where one needs another one's result, launch a second kernel, walk
-in a loop within one program, or combine by atomics that commute.""",
+in a loop within one program, or combine by atomics that commute. Where programs add to one place, add by an atomic
+operation, or store one partial sum a program. A place for a result follows from the program's number or from a prefix sum
+of counts; what a counter hands out depends on who comes first.""",
     limits="""\
-Holds for the inputs drawn, and for the first two launches of each call. Two orders are tried: what differs only in a third
-one, or only as programs run at the same time, is not seen. Within a program nothing is looked for: the threads of one
+Holds for the inputs drawn, and for the first two launches of each call. Three orders are tried: what differs only in a fourth
+one is not seen. Programs that wait for each other, as at a lock, do not run at the same time. Sums by
+atomic operations may differ by rounding, which counts as none. Within a program nothing is looked for: the threads of one
 program, and a missing `tl.debug_barrier` between them, are out of reach of the Triton IR on numbers. A kernel that waits
 for another program of its grid is not replayed, and the report says so.""",
     references=(
+        "github.com/triton-lang/triton/issues/7402 (places from an atomic counter)",
+        "github.com/triton-lang/triton/issues/558, github.com/pytorch/helion/pull/2615 (sums by load and store)",
         "docs.nvidia.com/cuda/cuda-c-programming-guide: thread blocks are required to execute independently",
         "docs/adr/0013-triton-ir-on-numbers.md",
     ),
-    bad=(NEIGHBOURS_ROW, SAME_ROW),
+    bad=(NEIGHBOURS_ROW, SAME_ROW, LOST_SUMS, TICKETS),
     good=(ROWS_IN_A_LOOP, ALIASED),
-    check=check_nothing,
+    check=check,
     measure=measure,
     settled=Settled.BY_REPLAY,
 )

@@ -49,7 +49,7 @@ def _report(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Finding
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"`{launch.kernel}` {_VERBS[access.kind]} {_name(launch, access)}",
+        message=f"`{launch.kernel}` {_VERBS[access.kind]} {_name(launch, access)}{_LATER if access.is_later else ''}",
         source=access.line,
         kernel=launch.kernel,
         operand=access.buffer if access.buffer is not None and access.buffer < launch.operands else None,
@@ -57,6 +57,9 @@ def _report(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Finding
         evidence=tuple(_describe(launch, access, label)),
         help="mask the lanes outside, or give the kernel the size that its operand has",
     )
+
+
+_LATER = " in a second execution on the same constants"
 
 
 def _name(launch: LaunchNumbers, access: OutsideAccess) -> str:
@@ -74,7 +77,8 @@ def _describe(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Itera
         where += f" of {count_of(access.size // access.width, 'element')} of {access.width} bytes"
     elements = count_of(access.elements, "element")
     total = f"{elements} in all" if label == "replay" else f"at least {elements}, whatever the data"
-    yield label, f"program {access.program} of %{launch.instruction} is the first, at {where}; {total}"
+    first = "; the first execution stays inside" if access.is_later else ""
+    yield label, f"program {access.program} of %{launch.instruction} is the first, at {where}; {total}{first}"
     if access.buffer is not None:
         verb = {MemoryOperation.LOAD: "read", MemoryOperation.STORE: "overwritten", MemoryOperation.ATOMIC: "updated"}[
             access.kind

@@ -1,0 +1,59 @@
+"""Which outputs of the program depend on what a kernel call leaves in one of its buffers, by what each kernel reads."""
+
+from collections.abc import Iterable, Sequence
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite, WriteCoverage
+from ligerdiag.hlo.dataflow import Dataflow, Through
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.reach import Reach, find_reach
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+
+_PASSED = Through(bitcasts=True, barriers=True, tuples=True)
+
+
+def find_dependents(
+    context: Context,
+    module: HloModule,
+    call: HloInstruction,
+    leaves: Iterable[ShapeIndex],
+    operands: Sequence[int] = (),
+) -> Reach:
+    """Returns what depends on these leaves of a call's result, and on what the call leaves in these operands.
+
+    module: the one of the call, the context's program or its optimized module.
+    """
+    calls = context.optimized_calls if module is context.optimized else context.calls
+    effects = {one.id: found for one, found in calls}
+    flow = Dataflow(module, _PASSED)
+    starts = [(call, leaf) for leaf in leaves]
+    starts += [flow.find_definition(call.operands[operand]) for operand in operands]
+
+    def list_dependents(user: HloInstruction, operand: int) -> tuple[Iterable[ShapeIndex], Iterable[int]]:
+        return _list_dependents(user, operand, effects.get(user.id))
+
+    return find_reach(module, starts, list_dependents)
+
+
+def name_reached(context: Context, reach: Reach) -> tuple[str, ...]:
+    """Returns the names of the outputs that are reached, in the program's order."""
+    return tuple(name for number, name in enumerate(context.verdicts.outputs) if number in reach.outputs)
+
+
+def _list_dependents(
+    call: HloInstruction, operand: int, effects: CallEffects | None
+) -> tuple[Iterable[ShapeIndex], Iterable[int]]:
+    leaves = list(iterate_leaves(call.shape))
+    if effects is None or operand >= len(effects.operands):
+        return leaves, ()
+    aliases = call.operand_output_aliases
+    access, use = effects.operands[operand], effects.operand_uses[operand]
+    if access.reads and use.reads_before_write is not ReadsBeforeWrite.NO:
+        hidden = [number for number, one in enumerate(effects.operands) if one.writes and number not in aliases]
+        return leaves, hidden
+    output = aliases.get(operand)
+    if output is None or output not in leaves:
+        return (), ()
+    own = effects.output_uses[leaves.index(output)]
+    is_replaced = WriteCoverage.COMPLETE in (use.coverage, own.coverage)
+    return (() if is_replaced and own.reads_before_write is ReadsBeforeWrite.NO else (output,)), ()

@@ -1,0 +1,151 @@
+"""Finds the outputs of a program that depend on a value: forward, leaf by leaf, through every operation.
+
+1. Tuples, their elements, barriers and the edges of a shard_map hand a leaf on alone, and so do loops, branches, calls
+   and fusions, into what they call and out of it. A value that decides how often a loop runs, or which branch is taken,
+   reaches all that comes out.
+2. A custom call hands on by `list_dependents`, where that is given: leaves of its result, and operands that it overwrites
+   with what depends on the value, whose other users are then reached, too. Without it, it hands on to all of its result.
+3. Any other operation hands an operand on to every leaf of its result, a collective of several operands to that of its
+   own.
+An upper bound: elements are not told apart, nor the time at which a value is read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ligerdiag.hlo.dataflow import Dataflow, Through, is_partitioned, is_shard_edge, search, takes_operands_apart
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
+
+type Dependents = Callable[[HloInstruction, int], tuple[Iterable[ShapeIndex], Iterable[int]]]
+"""A custom call and the number of an operand to the leaves of its result, and the operands, that depend on it."""
+
+type _Node = tuple[int, ShapeIndex]
+
+_BARRIERS = having(Trait.BARRIER) | having(Trait.FORWARDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What depends on a value."""
+
+    outputs: frozenset[int]
+    """Numbers of the leaves of the program's result."""
+    acts: bool
+    """A custom call with side effects depends on it."""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything comes of the value."""
+        return bool(self.outputs) or self.acts
+
+
+def find_reach(
+    module: HloModule, starts: Iterable[tuple[HloInstruction, ShapeIndex]], list_dependents: Dependents | None = None
+) -> Reach:
+    """Returns what depends on any of these leaves."""
+    found = search([(one.id, index) for one, index in starts], _Steps(module, list_dependents).list_next)
+    root = module.entry.root
+    outputs = frozenset(n for n, leaf in enumerate(iterate_leaves(root.shape)) if (root.id, leaf) in found)
+    instructions = {one.id: one for one in module.instructions}
+    reached = {number for number, _ in found}
+    acts = any(
+        user.proto.custom_call_has_side_effect
+        for number in reached
+        for user in module.homes[number].users[instructions[number].id]
+        if user.opcode == "custom-call"
+    )
+    return Reach(outputs=outputs, acts=acts)
+
+
+class _Steps:
+    def __init__(self, module: HloModule, list_dependents: Dependents | None) -> None:
+        self._module, self._list_dependents = module, list_dependents
+        self._instructions = {one.id: one for one in module.instructions}
+        self._flow = Dataflow(module, Through(bitcasts=True, barriers=True, tuples=True))
+
+    def list_next(self, node: _Node) -> Iterator[_Node]:
+        number, leaf = node
+        home = self._module.homes[number]
+        one = self._instructions[number]
+        if one is home.root:
+            yield from self._leave(home.id, leaf)
+        for user in home.users[number]:
+            for place, operand in enumerate(user.operands):
+                if operand is one:
+                    yield from self._enter(user, place, leaf)
+
+    def _leave(self, computation: int, leaf: ShapeIndex) -> Iterator[_Node]:
+        """From the root of a computation to what calls it."""
+        for caller in self._module.callers.get(computation, ()):
+            match caller.opcode:
+                case "while" if caller.called_computations[0] == computation:
+                    yield from self._carry(caller, leaf)
+                case "while":
+                    yield from self._carry_all(caller)
+                case "call" | "fusion" | "conditional":
+                    yield caller.id, leaf
+                case _:
+                    yield from _list_all(caller)
+
+    def _enter(self, user: HloInstruction, place: int, leaf: ShapeIndex) -> Iterator[_Node]:
+        """From an operand to the result of what has it, and into what that calls."""
+        match user.opcode:
+            case "tuple":
+                yield user.id, (place, *leaf)
+            case "get-tuple-element":
+                if leaf[:1] == (user.proto.tuple_index,):
+                    yield user.id, leaf[1:]
+            case "while":
+                yield from self._carry(user, leaf)
+            case "conditional":
+                if place:
+                    yield from self._pass_parameter(user.called_computations[place - 1], 0, leaf)
+                else:
+                    yield from _list_all(user)
+            case "call" | "fusion" | "async-start" if user.called_computations:
+                yield from self._pass_parameter(user.called_computations[0], place, leaf)
+            case "custom-call":
+                yield from self._enter_call(user, place, leaf)
+            case opcode if opcode in _BARRIERS and not place:
+                yield user.id, leaf
+            case _ if takes_operands_apart(user):
+                yield from ((user.id, one) for one in iterate_leaves(user.shape) if one[-1:] == (place,))
+            case _:
+                yield from _list_all(user)
+
+    def _enter_call(self, call: HloInstruction, place: int, leaf: ShapeIndex) -> Iterator[_Node]:
+        if is_shard_edge(call):
+            yield call.id, (place, *leaf) if is_tuple(call.shape) else leaf
+            return
+        if is_partitioned(call) and call.called_computations:
+            yield from self._pass_parameter(call.called_computations[0], place, leaf)
+            yield from _list_all(call)
+            return
+        if self._list_dependents is None:
+            yield from _list_all(call)
+            return
+        leaves, overwritten = self._list_dependents(call, place)
+        yield from ((call.id, one) for one in leaves)
+        for operand in overwritten:
+            source, index = self._flow.find_definition(call.operands[operand])
+            yield source.id, index
+
+    def _carry(self, loop: HloInstruction, leaf: ShapeIndex) -> Iterator[_Node]:
+        yield loop.id, leaf
+        for computation in loop.called_computations:
+            yield from self._pass_parameter(computation, 0, leaf)
+
+    def _carry_all(self, loop: HloInstruction) -> Iterator[_Node]:
+        for leaf in iterate_leaves(loop.shape):
+            yield from self._carry(loop, leaf)
+
+    def _pass_parameter(self, computation: int, number: int, leaf: ShapeIndex) -> Iterator[_Node]:
+        parameters = self._module.computations[computation].parameters
+        if number < len(parameters):
+            yield parameters[number].id, leaf
+
+
+def _list_all(instruction: HloInstruction) -> Iterator[_Node]:
+    return ((instruction.id, leaf) for leaf in iterate_leaves(instruction.shape))
