@@ -98,10 +98,10 @@ def find_lost_refs(
     )
     settled = {tag for tag, _ in _list_lines(program).items() & _list_lines(lowered).items()}
     wrong = {
-        path: found
+        path: differing
         for path, tagged in meant.tagged.items()
         if path in got.tagged and path[-1] in settled
-        if (found := comparison.compare_operations(tagged, got.tagged[path]))
+        if (differing := comparison.compare_operations(tagged, got.tagged[path]))
     }
     reached = as_lowered.follow(wrong) if wrong else tuple(() for _ in output_names)
     outputs: defaultdict[_Wrong, list[str]] = defaultdict(list)
