@@ -12,8 +12,6 @@ from ligerdiag.model.report import CaseReport
 from tools.documents import ROOT
 
 PROGRAM = ROOT / "tests" / "compile" / "programs" / "in_place.py"
-DROPPED = "computed_again_on_purpose"
-"""JAX traces the forward pass of `optimize_remat` once more and drops it: with jax-triton before 0.4, LD007 is not sure."""
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +32,7 @@ def test_every_form_is_what_plain_jnp_gives_and_fresh(reports: tuple[CaseReport,
 
 
 def test_nothing_is_found_in_them(reports: tuple[CaseReport, ...]) -> None:
-    found = {case.id: [finding.rule for finding in case.findings] for case in reports if case.findings}
-    found.pop(DROPPED, None)
-    assert found == {}
-
-
-@pytest.mark.xfail(strict=True, reason="a call that JAX drops is taken for one that may have overwritten something")
-def test_nothing_is_found_where_a_call_is_computed_again_on_purpose(reports: tuple[CaseReport, ...]) -> None:
-    (case,) = (case for case in reports if case.id == DROPPED)
-    assert case.findings == ()
+    assert {case.id: [finding.rule for finding in case.findings] for case in reports if case.findings} == {}
 
 
 @pytest.mark.nightly
