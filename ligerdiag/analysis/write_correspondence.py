@@ -353,29 +353,30 @@ def find_vanished(
             kernel=call.kernel,
             dropped_by=DroppedBy.JAX,
             outputs=call.outputs,
-            source=call.source,
+            source=call.site or call.source,
             unknown=call.outputs > 0 and all(access is Access.UNKNOWN for access in call.hidden),
         )
         for call in traced
         if not call.in_program and (call.outputs == 0 or (call.hidden and call.operand_used_later))
     ]
     known = {(call.kernel, call.source) for call in found}
+    by_tag = {tag: call for call in traced for tag in (*call.tags, *call.dropped)}
     for write in matching.missing:
         if not any(labels & space.all_fresh(write.index) for labels in intended.outputs):
             continue
         tag = write.tag_path[-1] if write.tag_path else 0
-        asked = next((call for call in traced if tag and tag in call.dropped), None)
-        if asked is not None and (asked.kernel, asked.source) in known:
+        asked = by_tag.get(tag)
+        source = None if asked is None else asked.site or asked.source
+        if (write.kernel, source) in known or (source is None and any(kernel == write.kernel for kernel, _ in known)):
             continue
-        if asked is None and any(kernel == write.kernel for kernel, _ in known):
-            continue
+        is_dropped = asked is not None and tag in asked.dropped
         found.append(
             VanishedCall(
                 kernel=write.kernel,
-                dropped_by=DroppedBy.XLA if asked is None else DroppedBy.JAX,
+                dropped_by=DroppedBy.JAX if is_dropped else DroppedBy.XLA,
                 outputs=1 if asked is None else asked.outputs,
-                source=None if asked is None else asked.site or asked.source,
-                is_repeated=asked is not None and asked.in_program,
+                source=source,
+                is_repeated=is_dropped and asked is not None and asked.in_program,
                 write=write.index,
             )
         )

@@ -162,6 +162,8 @@ class Provenance:
     """Reads of Refs that JAX has parted from the writes before them."""
     ref_stores: tuple[RefStore, ...] = ()
     """The stores into Refs of both programs, where JAX has parted one from a read."""
+    refs_trouble: str = ""
+    """The reason why it may not be seen what comes of that; empty where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.shared_bytes import SharedBytes, TooManyStepsError, find_shared_bytes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
 from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
+from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection, WrittenOperand
 from ligerdiag.rules.registry import check_all
 from ligerdiag.toolchains.toolchain import Toolchain
@@ -174,6 +175,8 @@ def _find_lost_refs(
     verdicts = context.verdicts
     for one in lost:
         verdicts = worsen_outputs(verdicts, one.outputs, one.verdict)
+    if compilation.refs_trouble:
+        verdicts = worsen_outputs(verdicts, names, Verdict.UNKNOWN)
     return replace(context, lost_refs=lost, moved_refs=compilation.moved_refs, verdicts=verdicts)
 
 
@@ -411,6 +414,7 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         lowered=None if artifact.as_lowered is None else load_hlo(artifact.as_lowered)[0],
         moved_refs=artifact.provenance.moved_refs,
         ref_stores=artifact.provenance.ref_stores,
+        refs_trouble=artifact.provenance.refs_trouble,
     )
     return analyse_compilation(compilation, **words)
 

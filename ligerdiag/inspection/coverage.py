@@ -62,6 +62,8 @@ class Compilation:
     """Reads of Refs that JAX has parted from the writes before them."""
     ref_stores: tuple[RefStore, ...] = ()
     """The stores into Refs of both programs."""
+    refs_trouble: str = ""
+    """The reason why it may not be seen what comes of moved Refs; empty where it is."""
 
 
 def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, ...]:
@@ -102,6 +104,8 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
             f"{len(context.refuted)} of the tags are of operations that the instructions cannot be: they are not used",
         )
     notes = compilation.notes
+    if compilation.refs_trouble:
+        notes = (*notes, f"JAX has moved a Ref, and what comes of it is not known: {compilation.refs_trouble}")
     if context.writes:
         notes = (*notes, *_describe_crossed(compilation, context), *_describe_missing(compilation))
     return Coverage(

@@ -140,7 +140,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         program.text,
         program.as_written,
         program.crossed_operands,
-        ([asdict(move) for move in program.moved_refs], program.as_lowered),
+        ([asdict(move) for move in program.moved_refs], program.as_lowered, program.refs_trouble),
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
     )
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
@@ -377,4 +377,5 @@ def _describe(
         crossed_operands=program.crossed_operands,
         moved_refs=program.moved_refs,
         ref_stores=program.ref_stores,
+        refs_trouble=program.refs_trouble if program.moved_refs else "",
     )

@@ -137,6 +137,8 @@ class LoweredCase:
     Ref."""
     ref_stores: tuple[RefStore, ...] = ()
     """The stores into Refs, where JAX has moved some."""
+    refs_trouble: str = ""
+    """The reason why it may not be seen what JAX has done to Refs; empty where it is."""
     bodies: tuple[WholeFunction, ...]
     marked: Any
     """The module of the trace that holds the intent, where that is another one; see `intent`."""
@@ -208,7 +210,9 @@ def lower_case(
         needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots or refs.are_split
         is_plain = not needs_more and all(call.outputs_used for call in traced_calls)
         has_moved_stores = any(not move.kernel for move in refs.moves)
-        marked = None if is_plain or not tagged else _lower_marked(jitted, specs, intent, marks_stores=has_moved_stores)
+        marked, trouble = None, ""
+        if not is_plain and tagged:
+            marked, trouble = _lower_marked(jitted, specs, intent, marks_stores=has_moved_stores)
         stored = _lower_with_stores(jitted, specs) if marked is not None and has_moved_stores else None
     module: Any = lowered.compiler_ir("stablehlo")
     tags = _tag(module, marked) if tagged else 0
@@ -251,6 +255,7 @@ def lower_case(
         moved_refs=tuple(refs.moves),
         as_lowered=protect_as_written(module if stored is None else stored) if is_compared else "",
         ref_stores=tuple(dict.fromkeys(stores)),
+        refs_trouble=trouble or ("the stores cannot be marked" if has_moved_stores and not stores else ""),
         bodies=bodies,
         marked=marked,
         readers=readers,
@@ -278,32 +283,43 @@ def configure_locations(*folders: str) -> None:
 
 
 def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
-    """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked."""
+    """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked; None where that
+    fails."""
     jax.clear_caches()
-    with name_calls(_kernel_primitives(), marks_stores=True):
-        lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
-    jax.clear_caches()
-    return lowered.compiler_ir("stablehlo")
+    try:
+        with name_calls(_kernel_primitives(), marks_stores=True):
+            return jitted.trace(*specs).lower(lowering_platforms=("cuda",)).compiler_ir("stablehlo")
+    except Exception as fault:
+        traceback.print_exception(fault)
+        return None
+    finally:
+        jax.clear_caches()
 
 
-def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> Any:
-    """Returns the StableHLO module of a second trace, with snapshots and all calls."""
+def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> tuple[Any, str]:
+    """Returns the StableHLO module of a second trace, with snapshots and all calls, and without Refs; and the reason why it
+    may have some."""
 
-    def lower(*contexts: AbstractContextManager[Any]) -> Any:
+    def lower(*contexts: AbstractContextManager[Any], are_discharged: bool = True) -> tuple[Any, str]:
         jax.clear_caches()
         kernels = _kernel_primitives()
         with mark_intent(kernels, frozenset(intent.kernel_forms)), ExitStack() as stack:
-            for context in (discharge_refs(), name_calls(kernels, marks_stores=marks_stores), *contexts):
+            faults = stack.enter_context(discharge_refs()) if are_discharged else ["the trace without Refs fails"]
+            for context in (name_calls(kernels, marks_stores=marks_stores), *contexts):
                 stack.enter_context(context)
             lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
         jax.clear_caches()
-        return lowered.compiler_ir("stablehlo")
+        return lowered.compiler_ir("stablehlo"), next(iter(faults), "")
 
     try:
         return lower(lower_whole())
     except Exception as fault:  # the function of a `custom_partitioning` that only its shards' one can be lowered of
         traceback.print_exception(fault)
+    try:
         return lower()
+    except Exception as fault:
+        traceback.print_exception(fault)
+        return lower(are_discharged=False)
 
 
 def _tag(module: Any, marked: Any) -> int:

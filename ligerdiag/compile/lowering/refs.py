@@ -30,6 +30,7 @@ from ligerdiag.compile.lowering.binds import compute_kernel_name, read_traceback
 from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
 from ligerdiag.compile.lowering.recomputed import wrapped
 from ligerdiag.compile.lowering.tags import read_call_name
+from ligerdiag.errors import describe_fault
 from ligerdiag.model.findings import SourceLine
 
 _MAKES = frozenset({"new_ref", "empty_ref"})
@@ -69,27 +70,29 @@ class RefNotes:
 
 
 @contextmanager
-def discharge_refs() -> Generator[None]:
-    """Inside of the context, jaxprs make no Refs."""
+def discharge_refs() -> Generator[list[str]]:
+    """Inside of the context, jaxprs make no Refs; yields the reasons why some still do."""
     frames, discharge = _find_frames(), _find_discharge()
+    faults: list[str] = []
     if frames is None or discharge is None:
-        yield
+        yield ["this JAX does not discharge them"]
         return
-    with wrapped(frames, "to_jaxpr", lambda method: _discharging(method, discharge)):
-        yield
+    with wrapped(frames, "to_jaxpr", lambda method: _discharging(method, discharge, faults)):
+        yield faults
 
 
-def _discharging(make: Callable[..., Any], discharge: Callable[..., Any]) -> Callable[..., Any]:
+def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults: list[str]) -> Callable[..., Any]:
     def made(self: Any, *args: Any, **kwargs: Any) -> Any:
         jaxpr, values = make(self, *args, **kwargs)
         if not _makes_refs(jaxpr):
             return jaxpr, values
         try:
             pure = discharge(jaxpr.with_consts(values), should_discharge=False)
+            return pure.with_consts([]), list(pure.consts)
         except Exception as fault:  # a call that gets a Ref from outside as well, say
             traceback.print_exception(fault)
+            faults.append(describe_fault(fault))
             return jaxpr, values
-        return pure, list(pure.consts)
 
     return made
 
