@@ -132,7 +132,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             context = replace(context, mixed_up=mixed_up, verdicts=doubted)
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         drawn = compute_schedule_view(context) if words.get("view") else None
-    except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration) as fault:
+    except _LOOSE as fault:
         if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
             raise
         raise ArtifactError(
@@ -278,6 +278,8 @@ def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedB
     return replace(compilation, notes=(*compilation.notes, *notes)), shared
 
 
+_LOOSE = (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration)
+"""Raised where the parts of a file's module do not hang together."""
 _TOO_MANY_STEPS = (
     "the module calls its computations in more ways than XLA leaves: whether values that are alive share bytes is not"
     " known"
@@ -289,14 +291,16 @@ def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:
 
     Raises ArtifactError where the assignment does not say it.
     """
-    if find_mixed_up(optimized, buffers, is_described=False) is not None:
-        return True
-    if fault := find_buffer_fault(optimized, buffers):
-        raise ArtifactError(f"the buffer assignment does not hold: {fault}")
     try:
+        if find_mixed_up(optimized, buffers, is_described=False) is not None:
+            return True
+        if fault := find_buffer_fault(optimized, buffers):
+            raise ArtifactError(f"the buffer assignment does not hold: {fault}")
         return bool(find_shared_bytes(optimized, buffers))
     except TooManyStepsError as error:
         raise ArtifactError(_TOO_MANY_STEPS) from error
+    except _LOOSE as fault:
+        raise ArtifactError(f"its computations do not hang together: {type(fault).__name__} {fault}") from fault
 
 
 def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assigned: bool) -> Context:

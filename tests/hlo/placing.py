@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jaxlib import _hlo
+from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from ligerdiag.hlo.aliasing import build_must_alias_buffers
 from ligerdiag.hlo.parse import parse_hlo_module

@@ -138,3 +138,17 @@ def test_a_declaration_that_names_a_buffer_twice_is_not_said_to_be_refused(look:
     found = [f for f in judge(look(place(text, offsets), "x.hlo.pb")).findings if f.rule == "LD018"]
     assert len(found) == 2
     assert all("refuse" not in finding.help and "which it does not" not in finding.message for finding in found)
+
+
+def test_a_loop_that_loses_a_part_of_its_state_is_no_error_without_a_kernel(look: Look) -> None:
+    text, offsets, _ = find("the start of a loop is read after it")
+    proto = read_text(text)
+    proto.ParseFromString(place(text, offsets))
+    body = next(one for one in proto.hlo_module.computations if one.name == "body")
+    root = next(one for one in body.instructions if one.id == body.root_id)
+    del root.operand_ids[1:]
+    del root.shape.tuple_shapes[1:]
+    outcome = look(proto.SerializeToString(), "x.hlo.pb")
+    assert outcome.is_idle
+    assert outcome.lacks_buffers
+    assert "is not known" in outcome.notes[0]

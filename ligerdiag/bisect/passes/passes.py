@@ -20,6 +20,8 @@ from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target
 
 DUMP = {"xla_dump_hlo_pass_re": ".*"}
+SHARED = "LD024"
+"""Id of the rule that finds two values in the same bytes."""
 DISABLE = "xla_disable_hlo_passes"
 COLUMNS = ("snapshot", "without it")
 _ONE_FLAG = "Field is repeated"
@@ -34,10 +36,18 @@ def bisect_passes(laboratory: Laboratory, case: CaseSpec, target: Target, option
     trial = Trial(case=case, target=target, toolchain=options.toolchain, variation=Variation(flags=DUMP))
     outcome = laboratory.try_one(trial)
     draft.rows.append(make_row(outcome, "as compiled"))
-    bad = _list_bad(outcome)
+    shared = _list_shared(outcome)
+    bad = {name: verdict for name, verdict in _list_bad(outcome).items() if name not in shared}
+    if shared:
+        names = join_words([f"`{name}`" for name in shared])
+        draft.answers.append(
+            f"XLA has two values that {names} {'depends' if len(shared) == 1 else 'depend'} on in the same bytes ({SHARED}):"
+            " no snapshot shows bytes, and `--over flags` looks for a flag without it"
+        )
     if outcome.error or outcome.artifact is None or not bad:
         draft.is_unsettled = bool(outcome.error)
-        draft.answers += [] if outcome.error else ["every output is fresh: there is no pass to look for"]
+        is_fresh = not outcome.error and not shared
+        draft.answers += ["every output is fresh: there is no pass to look for"] if is_fresh else []
         return laboratory.finish(draft)
     effects = CallEffectsReader(
         cache=laboratory.cache.root / "effects",
@@ -64,6 +74,12 @@ def bisect_passes(laboratory: Laboratory, case: CaseSpec, target: Target, option
 
 def _list_bad(outcome: Outcome) -> dict[str, Verdict]:
     return {name: verdict for name, verdict in outcome.outputs.items() if verdict is not Verdict.FRESH}
+
+
+def _list_shared(outcome: Outcome) -> tuple[str, ...]:
+    """Returns the names of the outputs that shared bytes make clobbered."""
+    names = [name for finding in outcome.findings if finding.rule == SHARED for name in finding.outputs]
+    return tuple([name for name in dict.fromkeys(names) if outcome.outputs.get(name) is Verdict.CLOBBERED])
 
 
 def _judge(laboratory: Laboratory, outcome: Outcome, effects: CallEffectsReader) -> History:
