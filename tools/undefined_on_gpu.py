@@ -1,8 +1,8 @@
 """Prints what a GPU makes of outputs that no program defines: `python tools/undefined_on_gpu.py`, with jax and jax-triton.
 
-Runs three kernels many times, each after other work has left something in the memory: a sum by atomic additions onto an output
-that nobody zeroes, a sum by load and store, and rows at places that a counter hands out. Prints how far the results are from
-the right ones and from each other, and the same of their cures. It needs nothing of ligerdiag.
+Runs three kernels many times, each after other work has left something in the memory: a sum by atomic additions onto an
+output that nobody zeroes, a sum by load and store, and rows at places that a counter hands out. Prints how far the results
+are from the right ones and from each other, and the same of their cures. It needs nothing of ligerdiag.
 """
 
 # pyright: basic
@@ -22,18 +22,18 @@ RUNS, ROWS, BLOCK = 20, 256, 256
 
 
 @triton.jit
-def atomic_kernel(x, o, BLOCK: tl.constexpr):  # noqa: D103, ANN001, ANN201
+def atomic_kernel(x, o, BLOCK: tl.constexpr):
     tl.atomic_add(o, tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))))
 
 
 @triton.jit
-def plain_kernel(x, o, BLOCK: tl.constexpr):  # noqa: D103, ANN001, ANN201
+def plain_kernel(x, o, BLOCK: tl.constexpr):
     s = tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)))
     tl.store(o, tl.load(o) + s)
 
 
 @triton.jit
-def ticket_kernel(x, c, o, BLOCK: tl.constexpr):  # noqa: D103, ANN001, ANN201
+def ticket_kernel(x, c, o, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     place = tl.atomic_add(c, 1)
     tl.store(o + place * BLOCK + at, tl.load(x + tl.program_id(0) * BLOCK + at))
