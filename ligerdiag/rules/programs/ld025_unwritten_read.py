@@ -158,9 +158,7 @@ SUM_ONTO_ZERO = make_example(
     + """\
 def step(x):
     cell = jax.ShapeDtypeStruct((1,), x.dtype)
-    total = jt.triton_call(
-        x, kernel=total_kernel, out_shape=cell, zeroed_outputs=(0,), grid=(8,), BLOCK=x.size // 8
-    )
+    total = jt.triton_call(x, kernel=total_kernel, out_shape=cell, zeroed_outputs=(0,), grid=(8,), BLOCK=x.size // 8)
     return {"total": total}
 
 
