@@ -33,6 +33,7 @@ from math import isfinite, isnan
 from typing import assert_never
 
 from ligerdiag.judgement.difference import PossibleCause, explain_difference, find_shown, list_possible_causes
+from ligerdiag.judgement.undefined import find_undefined
 from ligerdiag.model.findings import (
     PROGRAM_ORDER,
     Attribution,
@@ -239,11 +240,12 @@ def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
 
 
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
-    """Returns the names of the outputs that the device may compute in more than one way: they race, or a kernel of the
-    program is tried out in place."""
+    """Returns the names of the outputs that the device may compute in more than one way: they race, no program defines them
+    (`undefined`), or a kernel of the program is tried out in place."""
     if any(finding.rule == _TRIES for finding in findings):
         return frozenset(device.outputs)
-    return frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
+    racing = frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
+    return racing | find_undefined(findings).keys()
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 1. A call whose results hang on the order of its programs runs in the order that showed it. An output is reached if it
    differs by more than rounding.
-2. A call that reads what nobody has written, or leaves elements unwritten, finds something else in its outputs. An
-   output is reached if a single bit differs. Where none is and some output is not finite, that tells nothing.
+2. All calls that read what nobody has written, or leave elements unwritten, find something else in their outputs. An
+   output is reached by one of them if a single bit differs, and the output depends on what that call returns. Where none
+   is and some output is not finite, that tells nothing.
 3. All other calls run as before.
 """
 
@@ -23,7 +24,7 @@ from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.program import Kernels
 
 MOST_CALLS = 8
-"""Calls of one program that are done otherwise, one after the other: each costs a run of the schedule."""
+"""Calls of one program that run in another order, one after the other: each costs a run of the schedule."""
 
 type RunSchedule = Callable[[Kernels], Mapping[str, Sequence[Array]]]
 """Runs the schedule with these kernels on memory of its own; returns each output, as all devices have it."""
@@ -31,19 +32,19 @@ type RunSchedule = Callable[[Kernels], Mapping[str, Sequence[Array]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OtherKernels:
-    """Runs kernels through a runner, unobserved, and the call of one name otherwise."""
+    """Runs kernels through a runner, unobserved, and the calls of some names otherwise."""
 
     runner: KernelRunner
-    name: str
+    names: frozenset[str]
     tried: OrderTried | None
-    """See `KernelRunner.launch_otherwise`; NONE runs this call, too, as before."""
+    """See `KernelRunner.launch_otherwise`; NONE runs these calls, too, as before."""
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
         """See `Kernels.launch`."""
         del watched
-        tried = self.tried if call.name == self.name else OrderTried.NONE
+        tried = self.tried if call.name in self.names else OrderTried.NONE
         self.runner.launch_otherwise(call, operands, outputs, tried)
 
 
@@ -58,23 +59,35 @@ def describe_launches(
         else one
         for one in launches
     ]
-    plain: Mapping[str, Sequence[Array]] | None = None
-    left = MOST_CALLS
-    for number, one in enumerate(found):
-        shows_order = one.order_tried is not OrderTried.NONE and _get_largest(one) > ROUNDING
-        has_garbage = bool(one.old_reads) or any(output not in one.unwritten_later for output in one.unwritten)
-        if not left or not (shows_order or has_garbage):
-            continue
-        left -= 1
-        if plain is None:
-            plain = _run(run, OtherKernels(runner=runner, name="", tried=OrderTried.NONE))
-            if plain is None:
-                break
-        if shows_order:
-            found[number] = replace(found[number], reached_by_order=_compare(run, runner, one, one.order_tried, plain))
-        if has_garbage:
-            found[number] = replace(found[number], reached_by_garbage=_compare(run, runner, one, None, plain))
+    ordered = [
+        n for n, one in enumerate(found) if one.order_tried is not OrderTried.NONE and _get_largest(one) > ROUNDING
+    ]
+    garbage = [n for n, one in enumerate(found) if one.old_reads or set(one.unwritten) - set(one.unwritten_later)]
+    plain = (
+        _run(run, OtherKernels(runner=runner, names=frozenset(), tried=OrderTried.NONE)) if ordered or garbage else None
+    )
+    if plain is None:
+        return tuple(found)
+    for number in ordered[:MOST_CALLS]:
+        names = frozenset((found[number].instruction,))
+        other = OtherKernels(runner=runner, names=names, tried=found[number].order_tried)
+        found[number] = replace(found[number], reached_by_order=_compare(run, other, plain))
+    if garbage:
+        names = frozenset(found[number].instruction for number in garbage)
+        reached = _compare(run, OtherKernels(runner=runner, names=names, tried=None), plain)
+        for number in garbage if reached is not None else ():
+            dependent = _list_dependent(module, calls.get(found[number].instruction), tuple(plain))
+            own = tuple(name for name in reached or () if name in dependent)
+            found[number] = replace(found[number], reached_by_garbage=own)
     return tuple(found)
+
+
+def _list_dependent(module: HloModule, call: HloInstruction | None, names: Sequence[str]) -> frozenset[str]:
+    """The outputs that depend on what the call returns; all where the call is not known."""
+    if call is None:
+        return frozenset(names)
+    reach = find_reach(module, [(call, leaf) for leaf in iterate_leaves(call.shape)])
+    return frozenset(name for number, name in enumerate(names) if number in reach.outputs)
 
 
 def _drop_unused(launch: LaunchNumbers, module: HloModule, call: HloInstruction) -> LaunchNumbers:
@@ -103,19 +116,13 @@ def _run(run: RunSchedule, kernels: OtherKernels) -> Mapping[str, Sequence[Array
         return None
 
 
-def _compare(
-    run: RunSchedule,
-    runner: KernelRunner,
-    launch: LaunchNumbers,
-    tried: OrderTried | None,
-    plain: Mapping[str, Sequence[Array]],
-) -> tuple[str, ...] | None:
-    other = _run(run, OtherKernels(runner=runner, name=launch.instruction, tried=tried))
+def _compare(run: RunSchedule, kernels: OtherKernels, plain: Mapping[str, Sequence[Array]]) -> tuple[str, ...] | None:
+    other = _run(run, kernels)
     if other is None:
         return None
 
     def differs(one: Array, two: Array) -> bool:
-        if tried is None:
+        if kernels.tried is None:
             return not have_same_bits(one, two)
         return compute_difference(one.reshape(-1), two.reshape(-1), atomics=False) > ROUNDING
 

@@ -287,11 +287,11 @@ happens the first time that a process reaches the call, for the winner is rememb
     what_to_do="""\
 Declare the write, with an output that has the operand's own number: `input_output_aliases={0: 0}`. The launcher numbers
 operands and outputs together, operands first, and takes a copy of an operand only if the buffer with the number of the
-declared output lies at the operand's address. jax-triton (0.3.1 and 0.4.1) gives it the number among the outputs alone, so
-that `{0: 1}` asks whether operand 0 is operand 1, or the first output, and no copy is made. A Ref, and the operands that
-`call_in_place` overwrites, come after all outputs: theirs is the operand's own number only if it is operand 0 and the call
-has no other output. Or pick the configuration beforehand. An output that the kernel adds to needs `zeroed_outputs`: the
-launcher zeroes it before each launch.""",
+declared output lies at the operand's address. jax-triton (0.3.1 and 0.4.1) gives it the number among the outputs alone,
+so that `{0: 1}` asks whether operand 0 is operand 1, or the first output, and no copy is made. A Ref, and the operands
+that `call_in_place` overwrites, come after all outputs: theirs is the operand's own number only if it is operand 0 and
+the call has no other output. Or pick the configuration beforehand. An output that the kernel adds to needs
+`zeroed_outputs`: the launcher zeroes it before each launch.""",
     limits="""\
 What is read is told from the kernel's Triton IR, for all programs of a grid; where that is not known, the operand counts as
 read. A kernel that overwrites its operand without reading it is left alone: the winner writes it once more. (Elements that

@@ -264,8 +264,8 @@ operation, or store one partial sum a program. A place for a result follows from
 of counts; what a counter hands out depends on who comes first.""",
     limits="""\
 Holds for the inputs drawn, and for the first two launches of each call. Three orders are tried: what differs only in a
-fourth one is not seen. Programs that wait for each other, as at a lock, do not run at the same time. Sums by
-atomic operations may differ by rounding, which counts as none. Within a program nothing is looked for: the threads of one
+fourth one is not seen. Programs that wait for each other, as at a lock, do not run at the same time. Sums by atomic
+operations may differ by rounding, which counts as none. Within a program nothing is looked for: the threads of one
 program, and a missing `tl.debug_barrier` between them, are out of reach of the Triton IR on numbers. A kernel that waits
 for another program of its grid is not replayed, and the report says so.""",
     references=(

@@ -12,6 +12,7 @@ from ligerdiag.model.findings import Finding, LaunchNumbers, Severity, SourceLin
 from ligerdiag.rules.rule import Measured, Reproduction, Rule, Settled, make_example
 from ligerdiag.rules.wording import advise_zeros, render_at
 
+_BROKEN = "LD022"
 _HELP = "or store without reading, one partial result a program, and reduce them afterwards"
 
 
@@ -57,9 +58,11 @@ def measure(measured: Measured) -> Iterator[Finding]:
     A read of which no output of the program depends is left out.
     """
     numbers = measured.numbers
+    broken = {name for finding in measured.findings_of(_BROKEN) for name in finding.instructions}
     seen: dict[tuple[str, int], tuple[LaunchNumbers, UnwrittenRead]] = {
         (launch.instruction, read.output): (launch, read)
         for launch in (numbers.launches if numbers is not None else ())
+        if launch.instruction not in broken  # what is declared to be an operand, and is not
         for read in launch.old_reads
     }
     for finding in measured.findings_of(RULE.id):
@@ -155,9 +158,7 @@ SUM_ONTO_ZERO = make_example(
     + """\
 def step(x):
     cell = jax.ShapeDtypeStruct((1,), x.dtype)
-    total = jt.triton_call(
-        x, kernel=total_kernel, out_shape=cell, zeroed_outputs=(0,), grid=(8,), BLOCK=x.size // 8
-    )
+    total = jt.triton_call(x, kernel=total_kernel, out_shape=cell, zeroed_outputs=(0,), grid=(8,), BLOCK=x.size // 8)
     return {"total": total}
 
 
