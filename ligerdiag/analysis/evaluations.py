@@ -7,11 +7,12 @@ from functools import cached_property
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite
+from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, LuckyRead, UnorderedReads
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_rows
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
+from ligerdiag.analysis.evaluation.unordered_reads import find_unordered_reads
 from ligerdiag.analysis.provenance import Descent, Retagged
 from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
 from ligerdiag.analysis.reaching_definitions import number_values
@@ -80,7 +81,7 @@ class EvaluatedPair:
         return next((w.call for w in self.actual.writes if w.write == write.index), None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Evaluations:
     """Evaluates either program, as often as needed."""
 
@@ -105,6 +106,13 @@ class Evaluations:
     """See `find_unrelated`."""
     direct: bool = False
     """What is asked is whose bytes a value is, see `labels.transfer_call`."""
+
+    @cached_property
+    def unordered(self) -> UnorderedReads:
+        """Reads of the schedule that nothing orders with a hidden write; computed once for all evaluations."""
+        return find_unordered_reads(
+            self.optimized, self.fusions.places, self.matching.actual, self.matching.by_call, self.effects_of
+        )
 
     def is_own(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Whether an instruction of the optimized module surely is the author's operation or a clone of it."""
@@ -163,12 +171,17 @@ class Evaluations:
         actual = tuple([replace(w, region=regions[w]) if w.write in rows else w for w in self.matching.actual])
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         meant = compute_intended(*arguments, records=False, rows=rows).outputs
-        by_rows = replace(self, matching=replace(self.matching, actual=actual))
+        by_rows = replace(self, matching=replace(self.matching, actual=actual))  # its unordered reads know the rows
         seen = by_rows.run_actual(frozenset(), sights=False).outputs
         followed = self.space.bits_of(rows)
         return written, tuple(
-            followed & ~self.space.any_fresh(one | other) for one, other in zip(meant, seen, strict=True)
+            followed & ~self.space.any_fresh(one | other) & ~self._list_lucky(other)
+            for one, other in zip(meant, seen, strict=True)
         )
+
+    def _list_lucky(self, labels: Labels) -> Labels:
+        """Returns the hidden writes, a bit each, that nothing orders with some read that the set depends on."""
+        return self.space.bits_of({one.write for one in self.space.marks_in(labels) if isinstance(one, LuckyRead)})
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
         """Returns each workaround of the program as written that orders and rounds, each subtraction once."""
@@ -202,6 +215,7 @@ class Evaluations:
             carried=self.carried,
             unrelated=self.unrelated,
             direct=self.direct,
+            unordered=self.unordered,
             sights=sights,
         ).run()
 

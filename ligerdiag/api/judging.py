@@ -64,6 +64,8 @@ class CheckOptions:
     bounds: Bounds = field(default_factory=Bounds)
     rows: bool = False
     """Count the rows of each output that are fresh and stale."""
+    orders: int = 0
+    """Other legal orders of each schedule in which the replay runs it, too."""
     device: bool = False
     """Compile each case for the GPUs of this machine, too, run it on them and compare."""
     toolchain: str = DEFAULT
@@ -250,6 +252,7 @@ def make_replay_options(options: CheckOptions) -> ReplayOptions:
         timeout=options.timeout,
         jobs=options.jobs,
         rows=options.rows,
+        orders=options.orders,
         refresh=options.refresh,
     )
 

@@ -75,6 +75,8 @@ Examples:
   ligerdiag check --format github --output sarif=out.sarif --output junit=out.xml
   ligerdiag check --html report                 as pages: report/index.html
   ligerdiag check --no-replay                   the schedules alone
+  ligerdiag check --orders 20                   is what is fresh so in every order that
+                                                XLA may choose? Run in 20 others, too
   ligerdiag check --device --time-limit 1500    on a machine that is there for half
                                                 an hour: what is known by then
   ligerdiag check --full --timeout 3600         also what takes long to replay
@@ -126,6 +128,12 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     rows: Annotated[
         bool, typer.Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")
     ] = False,
+    orders: Annotated[
+        int,
+        typer.Option(
+            "--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too: is fresh forced?"
+        ),
+    ] = 0,
     device: Annotated[
         bool,
         typer.Option("--device", help="Compile for this machine's GPUs, too, run there and compare."),
@@ -178,6 +186,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
         replay=replay,
         bounds=Bounds(seconds=replay_seconds, memory=parse_size(replay_memory), full=full),
         rows=rows,
+        orders=orders,
         device=device,
         suppress=settings.config.suppress,
         effects=settings.config.effects,

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 HELP = """Is ligerdiag right about programs that nobody has seen? Draws random programs around
 kernels that overwrite an operand, compiles, judges and replays each, and says where the
-verdict on the schedule and the numbers cannot both be true, and no finding explains it.
+verdict on the schedule and the numbers cannot both be true, and no finding explains it, or
+an output that is called fresh is another one in another order that XLA may choose.
 
 A program is drawn from its seed: the same seed, the same program. What is known is in
 DIR/programs.jsonl, a line a program; a campaign that was ended goes on where it was.
@@ -96,6 +97,10 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
         str | None,
         typer.Option("--scheduler", metavar="ADDRESS", help="Judge them on the workers of a Dask scheduler."),
     ] = None,
+    orders: Annotated[
+        int,
+        typer.Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too."),
+    ] = 4,
     shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Make contradictions smaller.")] = True,
 ) -> None:
     """Runs the campaign and exits with its code."""
@@ -116,6 +121,7 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
         target=target,
         jobs=jobs,
         timeout=timeout,
+        orders=orders,
         shrink=shrink,
         scheduler=scheduler,
     )

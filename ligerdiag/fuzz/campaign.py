@@ -8,6 +8,7 @@ In the campaign's directory:
 
 Kinds of contradictions:
 
+    order        an output that is called fresh has other numbers in another legal order of its schedule
     verdict      the schedule's verdict on an output and its numbers cannot both be true. Right are numbers in all of
                  several draws, see `more_draws`: in one, errors may cancel out, or hide in a branch
     reference    program order, on numbers, differs from the formulas in plain jnp
@@ -102,13 +103,16 @@ def plan_shares(seeds: Sequence[int], options: FuzzOptions) -> tuple[Share, ...]
         target=options.target,
         timeout=options.timeout,
         until=options.find_until(),
+        orders=options.orders,
     )
     return tuple(replace(plain, seeds=tuple(seeds[number::count])) for number in range(count))
 
 
 def judge_share(share: Share, tell: Callable[[Progress], None] = ignore_progress) -> None:
     """Judges the share's programs batch by batch, on one core, and appends a row for each."""
-    options = FuzzOptions(directory=Path(share.directory), target=share.target, timeout=share.timeout, jobs=1)
+    options = FuzzOptions(
+        directory=Path(share.directory), target=share.target, timeout=share.timeout, jobs=1, orders=share.orders
+    )
     for start in range(0, len(share.seeds), BATCH):
         if share.is_over:
             break
@@ -229,6 +233,7 @@ def _check(
             usual_targets=(options.target,),
             jobs=options.jobs,
             timeout=options.timeout,
+            orders=options.orders,
             cache_directory=options.directory / "cache",
         ),
         tell,
@@ -239,7 +244,7 @@ def _count_behind(tell: Callable[[Progress], None], done: int, total: int) -> Ca
     """Reports the steps of a batch as those of the campaign."""
 
     def told(p: Progress) -> None:
-        here = p.done if p.phase == "replay" else 0
+        here = p.done if p.phase.startswith("replay") else 0
         tell(Progress(phase=p.phase, event=p.event, done=done + here, total=total, case_id=p.case_id))
 
     return told

@@ -46,6 +46,8 @@ class Share:
     """Seconds for one program."""
     until: float | None = None
     """Nothing is begun then; seconds since the epoch."""
+    orders: int = 0
+    """Other legal orders of each schedule in which the replay runs it."""
     gpus: str = ""
     """CUDA_VISIBLE_DEVICES; empty for a share that needs none."""
 

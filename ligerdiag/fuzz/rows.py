@@ -9,7 +9,7 @@ from pathlib import Path
 from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.agreement import WRONG
+from ligerdiag.judgement.agreement import WRONG, find_order_changes
 from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.replay.service.more_draws import DrawsAnswer, Word
@@ -39,6 +39,8 @@ class FuzzOptions:
     jobs: int | None = None
     timeout: float = 120.0
     """Seconds that one program may take to compile, and again to replay."""
+    orders: int = 4
+    """Other legal orders of each schedule in which the replay runs it."""
     shrink: bool = True
     scheduler: str | None = None
     """Address of a Dask scheduler, whose workers judge the programs."""
@@ -61,6 +63,10 @@ class JudgedProgram:
     draws: int = 0
     contradictions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Kind to words."""
+    tried: int = 0
+    """Other legal orders in which it was replayed."""
+    moved: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Output name to how far the worst of these takes it from itself; see `OrderNumbers.changed`."""
     limits: Mapping[str, str] = field(default_factory=dict[str, str])
     """Those in which an output is called wrong and is right, where a note says that iterations are not told apart."""
     notes: tuple[str, ...] = ()
@@ -141,6 +147,7 @@ def judge_case(case: CaseReport) -> JudgedProgram:
     unjudged = case.error
     if case.replay is not None and case.replay.state is not ReplayState.DONE:
         unjudged = f"{case.replay.state.value}: {case.replay.reason}"
+    orders = case.replay.orders if case.replay is not None else None
     return JudgedProgram(
         seed=int(case.id.partition("[")[2].rstrip("]").partition("-")[0]),
         target=case.target,
@@ -149,6 +156,8 @@ def judge_case(case: CaseReport) -> JudgedProgram:
             for name, verdict in case.outputs.items()
         },
         contradictions=dict(_find_contradictions(case)),
+        tried=0 if orders is None else orders.tried,
+        moved={} if orders is None else {name: one.error for name, one in orders.changed.items()},
         notes=case.coverage.not_covered,
         unlike=tuple(name for one in case.findings if one.rule == _REFERENCE for name in one.outputs),
         unjudged=unjudged,
@@ -209,7 +218,10 @@ def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
         yield "fault", case.failures[0].message
     if case.replay is not None and case.replay.state is ReplayState.FAILED:
         yield "fault", f"replay failed: {case.replay.reason}"
-    for one in case.disagreements:
+    moved = find_order_changes(case.outputs, case.replay)
+    for name, one in moved.items():
+        yield "order", f"`{name}` is fresh by its schedule and {one.error:.2g} from itself with {one.order}"
+    for one in [one for one in case.disagreements if one.output not in moved]:
         yield f"verdict-{one.static.value}-{one.numbers.value}".replace(" ", "-"), one.message
     called_wrong = {name for name, verdict in case.outputs.items() if verdict in CALLED_WRONG}
     for finding in case.findings:

@@ -120,6 +120,9 @@ class Trait(Flag):
     DONE = auto()
     """Waits for a start: it reads nothing that the start has not read."""
 
+    HAS_EFFECTS = auto()
+    """It changes something beside its result, or takes what others leave: such instructions keep their order."""
+
     # computations
     CONTROL_FLOW = auto()
     """Runs computations where it stands, and does nothing itself."""
@@ -184,8 +187,8 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (T.SORTS, "sort topk"),
     (T.ROUNDS, "batch-norm-grad batch-norm-inference batch-norm-training cholesky fft ragged-dot scaled-dot scan"),
     (T.ROUNDS, "triangular-solve"),
-    (T(0), "dynamic-reshape get-dimension-size infeed outfeed rng rng-bit-generator rng-get-and-update-state"),
-    (T(0), "set-dimension-size"),
+    (T(0), "dynamic-reshape get-dimension-size set-dimension-size"),
+    (T.HAS_EFFECTS, "infeed outfeed rng rng-bit-generator rng-get-and-update-state"),
     (T.VIEW, "partition-id replica-id"),
     # names of what stands there already
     (_FORWARDED | _SAME | T.ARRAY_OF_ARRAYS, "bitcast"),

@@ -23,6 +23,7 @@ overwritten a constant. `explain_unknown_order` says so, and nobody concludes. I
 lies in branches or loops that the drawn arguments do not enter, or is a maximum, which a softmax subtracts so that no
 number shows it, or only decides something, such as a predicate or a bound, right numbers contradict nothing. Nor do
 those of a program whose loops were cut short: what is wrong may come later.
+Where the schedule was replayed in other legal orders, too, an output that is called fresh has the same numbers in each.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +39,7 @@ from ligerdiag.model.findings import (
     DeviceOutput,
     DeviceRun,
     Finding,
+    OrderChange,
     OutputNumbers,
     Replay,
     ReplayState,
@@ -354,6 +356,7 @@ def _find_differences(
         for name in [name for name, agreement in said.items() if agreement is Agreement.DISAGREES]:
             evidence = _find_evidence(name, findings)
             found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
+    found += _list_order_disagreements(outputs, replay)
     if device is not None:
         unsteady = find_unsteady(findings, device)
         for name, agreement in compute_device_agreements(device, unsteady, find_unreached(findings, replay)).items():
@@ -363,6 +366,29 @@ def _find_differences(
             if name not in unsteady and contradicts_replay(output):
                 found.append(_between_replay_and_device(name, device))
     return found
+
+
+def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
+    """Returns the outputs that are called fresh, and that some legal order of the schedule changes, with the change."""
+    orders = replay.orders if replay is not None else None
+    if orders is None:
+        return {}
+    return {name: one for name, one in orders.changed.items() if outputs.get(name) is Verdict.FRESH}
+
+
+def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | None) -> list[Disagreement]:
+    changes = find_order_changes(outputs, replay)
+    return [
+        Disagreement(
+            output=name,
+            static=Verdict.FRESH,
+            numbers=replay.outputs[name].attribution,
+            message=f"`{name}` is fresh by its schedule and another one in another legal order of it",
+            evidence=(("static", "fresh"), ("orders", f"{render_figure(one.error)} from itself with {one.order}")),
+        )
+        for name, one in changes.items()
+        if replay is not None and name in replay.outputs
+    ]
 
 
 def contradicts_replay(output: DeviceOutput) -> bool:

@@ -363,6 +363,30 @@ class CutLoop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderChange:
+    """One output that another legal order of the schedule changes."""
+
+    order: str
+    """The order that changes it most, such as `kernels last (1)`."""
+    error: float
+    """Relative to the norm of what the schedule's own order gives; NaN where one of the two is not finite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderNumbers:
+    """What became of the outputs when the schedule was run in other legal orders."""
+
+    tried: int = 0
+    """Distinct orders, beside the schedule's own; none if the schedule has no kernel."""
+    changed: Mapping[str, OrderChange] = field(default_factory=dict[str, OrderChange])
+    """Output name to the change, beyond what rounding explains."""
+    left_out: int = 0
+    """Orders for which there was no time."""
+    not_covered: str = ""
+    """Why no order was tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """The numbers of one artifact, without a GPU."""
 
@@ -389,6 +413,8 @@ class Replay:
     cut: tuple[CutLoop, ...] = ()
     """Loops that were cut short, the dearest first: the whole is estimated above the bounds. The numbers are those of the
     shortened program: they show what is wrong in it, and never that nothing is wrong later."""
+    orders: OrderNumbers | None = None
+    """None where no other orders were asked for."""
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0

@@ -68,7 +68,9 @@ def compare(
         (FRESH, FRESH | AFTER, "latent"),
         (FRESH, AFTER, "stale"),
         (ORIGINAL, ORIGINAL | BEFORE, "latent"),
-        (FRESH, FRESH | BEFORE, "fresh"),  # the read from before is not one that this value is meant to hold
+        (FRESH, FRESH | BEFORE, "latent"),  # another path reads it from before, right, and could read it from after
+        (0, BEFORE, "latent"),  # the author means another value, with which XLA has merged the overwritten one
+        (0, AFTER, "latent"),
         (FRESH, FRESH | FOREIGN, "fresh"),
         (OTHER, 0, "fresh"),  # another write's business
     ],

@@ -134,7 +134,6 @@ def test_readers_that_xla_merges_into_one_product_are_told_apart(straight: Progr
     assert straight["merged_readers"].verdicts == {"missed": "stale", "seen": "fresh"}
 
 
-@pytest.mark.xfail(strict=True, reason="a value merged with its twin carries no mark of being the original")
 def test_a_merged_value_that_is_read_before_the_kernel_is_right_by_luck(straight: Programs) -> None:
     assert straight["recomputed_by_luck"].verdicts["again"] == "latent"
 

@@ -4,19 +4,16 @@
 (2) A hidden write changes every slice that shares bytes with the operand's; those slices are then *raw*: their bytes were
     changed behind XLA's back, and only an order that XLA did not intend decides which value a reader sees. Where a kernel
     gets a known region of an array, the pieces in it change and the others do not.
-(3) A read of a raw slice that nothing forces to come after the write is lucky, and is marked so. So is a read that comes
-    before the write though nothing forces that. Neither is a read of other elements than the kernel's known region.
+(3) A read that nothing orders with a write that hits what it reads is lucky, and is marked so: see `unordered_reads`.
 (4) Values without a place in the buffer assignment have negative numbers of their own.
 An evaluation leaves `Actual`: the sets of the outputs, and a `Sighting` of each tagged operation that it met.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, unite
-from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import ArrayRegion, PartedValue, Parts, follow_parts
 from ligerdiag.analysis.writes import Frames
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -97,6 +94,21 @@ class LuckyRead:
     slice_number: int
 
 
+@dataclass(frozen=True, slots=True)
+class UnorderedRead:
+    """A read that nothing orders with a hidden write."""
+
+    operand: int
+    """operand_number of the reader."""
+    lucky: LuckyRead
+    region: ArrayRegion | None
+    """Those of its elements that are overwritten, where they are known."""
+
+
+type UnorderedReads = Mapping[int, tuple[UnorderedRead, ...]]
+"""By id of the scheduled instruction that reads."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ActualWrite:
     """A hidden write where it stands in the optimized module."""
@@ -132,21 +144,15 @@ class LabelMemory:
     module: HloModule
     places: Places
     space: LabelSpace
-    order: Order
-    targets: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
-    """Slice number to the hidden writes that will hit it."""
-    targeted: dict[int, Labels] = field(default_factory=dict[int, Labels])
-    """Slice number to their ORIG(W, 0)."""
+    unordered: UnorderedReads
+    """The reads that are marked, (3)."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
     """Slice number to set; what is empty is missing."""
     parts: dict[int, Parts] = field(default_factory=dict[int, Parts])
     """Slice number to the pieces of what stands there, where they are known."""
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
-    performed: int = 0
-    """Hidden writes that have been met, in this iteration of every loop, as a bit each (see `expect`)."""
     journal: dict[int, Labels] | None = None
     """While a loop or branch runs: slice number to the set that stood there before its first change."""
-    _bits: dict[ActualWrite, int] = field(default_factory=dict[ActualWrite, int])
 
     def put(self, number: int, value: PartedValue) -> None:
         """Defines a slice, (1)."""
@@ -168,69 +174,28 @@ class LabelMemory:
         elif number in sets:
             del sets[number]
 
-    def read_all(self, places: tuple[OperandPlace, ...], reader: Frames) -> tuple[Read, ...]:
+    def read_all(self, places: tuple[OperandPlace, ...], reader: HloInstruction) -> tuple[Read, ...]:
         """Returns the sets that a reader of these places sees, with the marks of (3)."""
-        raw, targeted, sets = self.raw, self.targeted, self.sets
+        sets = self.sets
+        if reader.id not in self.unordered:
+            return tuple([(operand, number, sets.get(number, 0)) for operand, number in places])
         return tuple(
-            [
-                (operand, number, self.read(number, reader))
-                if number in targeted or number in raw
-                else (operand, number, sets.get(number, 0))
-                for operand, number in places
-            ]
+            [(operand, number, sets.get(number, 0) | self.find_luck(reader, operand)) for operand, number in places]
         )
 
-    def read(self, number: int, reader: Frames) -> Labels:
-        """Returns the set that a reader of this slice sees, with the marks of (3)."""
-        labels = self.sets.get(number, 0)
-        if not labels:
-            return 0
-        for write in self.raw.get(number, ()):
-            if not self.order.is_forced(write.frames, reader) and not self._avoids(write, reader, number):
-                labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, True, number))
-        if labels & self.targeted.get(number, 0) & ~self.performed:
-            for write in self.targets[number]:
-                is_before = labels & self.space.original(write.write) and not self._bits[write] & self.performed
-                if not is_before or self.order.is_forced(reader, write.frames, from_second=True):
-                    continue
-                if not self._avoids(write, reader, number):
-                    labels |= self.space.mark(LuckyRead(write.write, reader[-1].instruction.id, False, number))
-        return labels
+    def find_luck(self, reader: HloInstruction, operand: int) -> Labels:
+        """Returns the marks of what the reader takes from this operand, (3)."""
+        reads = self.unordered.get(reader.id, ())
+        return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
-    def _avoids(self, write: ActualWrite, reader: Frames, number: int) -> bool:
-        """Returns whether all that the reader takes of the array in this slice is apart from what the kernel gets."""
-        instruction = reader[-1].instruction
-        if write.region is None or number not in write.slices:
-            return False
-        if instruction.opcode == "slice":
-            return write.region.is_apart_from(instruction)
-        if instruction.opcode != "fusion":
-            return False
-        fused = self.module.computations[instruction.called_computations[0]]
-        given = {operand for operand, place in self.places.list_operands(instruction) if place == number}
-        return all(
-            write.region.is_apart_from(user)
-            for parameter in fused.parameters
-            if parameter.proto.parameter_number in given
-            for user in fused.users[parameter.id]
-        )
-
-    def expect(self, writes: tuple[ActualWrite, ...]) -> None:
-        """Announces the hidden writes that will come.
-
-        Where one call performs a write, the write's bit is its ORIG(W, 0), so that many are looked up at once.
-        """
-        calls = Counter(write.write for write in writes)
-        for position, write in enumerate(writes):
-            original = self.space.original(write.write)
-            self._bits[write] = original if calls[write.write] == 1 else self.space.above << position
-            for number in write.slices:
-                self.targets.setdefault(number, []).append(write)
-                self.targeted[number] = self.targeted.get(number, 0) | original
-
-    def find_parts(self, number: int, value: HloInstruction) -> Parts | None:
-        """Returns the pieces of what stands in this slice, as the reader of this value sees them."""
-        parts = self.parts.get(number)
+    def find_parts(self, number: int, reader: HloInstruction, operand: int) -> Parts | None:
+        """Returns the pieces of what stands in this slice, as the reader of this operand sees them; marks are on those that
+        are overwritten."""
+        parts, value = self.parts.get(number), reader.operands[operand]
+        for one in self.unordered.get(reader.id, ()):
+            if one.region is not None and (one.operand, one.lucky.slice_number) == (operand, number):
+                before = self.sets.get(number, 0) if parts is None else parts
+                parts = one.region.replace(before, 0, self.space.mark(one.lucky))
         if parts is None:
             return None
         bitcasts: list[HloInstruction] = []
@@ -258,7 +223,6 @@ class LabelMemory:
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
         """Performs a hidden write, (2)."""
-        self.performed |= self._bits.get(write, 0)
         for number in write.slices:
             for hit in self.overlapping(number):
                 before = self.sets.get(hit, 0)

@@ -1,6 +1,7 @@
 """Forced order: data and control edges inside a computation, and the nesting of computations.
 
-Being earlier in the schedule forces nothing: the next compiler, flag or GPU may choose otherwise.
+Being earlier in the schedule forces nothing: the next compiler, flag or GPU may choose otherwise. What an instruction starts
+to do asynchronously has been done when its done is there, and not before.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,11 @@ from graphlib import TopologicalSorter
 
 from ligerdiag.analysis.writes import CALLERS, Frames
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+
+_STARTS, _DONES = having(Trait.START), having(Trait.DONE)
+_BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
+"""Opcodes that may stand between a start and its done."""
 
 
 class Order:
@@ -33,9 +39,12 @@ class Order:
                 return True  # body and condition of one loop, or two branches of which only one runs
             if a.instruction is not b.instruction:
                 line = self._find_line(a.computation)
+                end = a.instruction if a.instruction.opcode not in _STARTS else _find_done(a.computation, a.instruction)
+                if end is None or end is b.instruction:
+                    return end is not None
                 if from_second:
-                    return self._is_before(line, a.instruction, b.instruction)
-                return self._is_after(line, a.instruction, b.instruction)
+                    return self._is_before(line, end, b.instruction)
+                return self._is_after(line, end, b.instruction)
         return True  # one runs inside the other
 
     def _find_line(self, computation: HloComputation) -> "_Line":
@@ -69,6 +78,18 @@ class Order:
                 search.reached.update(line.before(instruction))
         search.position = min(search.position, last)
         return first.id in search.reached
+
+
+def _find_done(computation: HloComputation, start: HloInstruction) -> HloInstruction | None:
+    """Returns the done of what is started here; None where it has none in this computation."""
+    pending = [start]
+    while pending:
+        for user in computation.users[pending.pop().id]:
+            if user.opcode in _DONES:
+                return user
+            if user.opcode in _BETWEEN:
+                pending.append(user)
+    return None
 
 
 @dataclass(slots=True, eq=False)

@@ -30,9 +30,10 @@ from ligerdiag.analysis.evaluation.memory import (
     Places,
     Read,
     Sighting,
+    UnorderedRead,
+    UnorderedReads,
     find_read_place,
 )
-from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.counters import find_trips, runs_once
@@ -76,6 +77,8 @@ class ScheduleEvaluation:
     """See `labels.transfer_call`."""
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Id of an async start that races with a kernel to the marks that its results get."""
+    unordered: UnorderedReads = field(default_factory=dict[int, tuple[UnorderedRead, ...]])
+    """Reads that nothing orders with a hidden write."""
     memory: LabelMemory = field(init=False)
     places: Places = field(init=False)
     _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
@@ -89,6 +92,10 @@ class ScheduleEvaluation:
     _quiet: QuietOnes = field(init=False)
     _apart: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
     """A write and a slice of the memory to whether each iteration overwrites another part of it, and nothing else does."""
+    _lucky: Labels = field(init=False)
+    """All marks of lucky reads."""
+    _parting: frozenset[int] = field(init=False)
+    """Ids of the readers that are lucky about some elements of what they read."""
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
     """Computation id to the call path by which it was run last."""
@@ -96,14 +103,16 @@ class ScheduleEvaluation:
     def __post_init__(self) -> None:
         self._sightings = defaultdict(dict)
         self._by_call = defaultdict(list)
-        self._started = frozenset((*self.carried, *self.marked))
+        self._started = frozenset((*self.carried, *self.marked, *self.unordered))
         wanted = self.wanted if self.sights else frozenset[TagPath]()
         self._quiet = QuietOnes(self.module, self._started.union(self._list_raced_dones()), wanted)
         self.places = self.fusions.places
-        self.memory = LabelMemory(self.module, self.places, self.space, Order())
+        self.memory = LabelMemory(self.module, self.places, self.space, self.unordered)
+        unordered = [one for some in self.unordered.values() for one in some]
+        self._lucky = unite(self.space.mark(one.lucky) for one in unordered)
+        self._parting = frozenset(one.lucky.reader for one in unordered if one.region is not None)
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
-        self.memory.expect(self.actual_writes)
 
     def _list_raced_dones(self) -> list[int]:
         """Lists the ids of what finishes a start that races, and gets its marks, whatever it reads."""
@@ -178,11 +187,11 @@ class ScheduleEvaluation:
                     operation, instruction, 0, reads
                 )
 
-    def _read_operands(self, instruction: HloInstruction, reader: Frames) -> tuple[Read, ...]:
-        return self.memory.read_all(self.places.list_operands(instruction), reader)
+    def _read_operands(self, instruction: HloInstruction) -> tuple[Read, ...]:
+        return self.memory.read_all(self.places.list_operands(instruction), instruction)
 
     def _compute(self, instruction: HloInstruction, frames: Frames) -> None:
-        reads = self._read_operands(instruction, frames)
+        reads = self._read_operands(instruction)
         labels = 0
         for _, _, one in reads:
             labels |= one
@@ -192,7 +201,7 @@ class ScheduleEvaluation:
             for number in self.places.locate(instruction) if raced else ():  # the start's own bytes
                 self.memory.put(number, self.memory.sets.get(number, 0) | raced)
         value = None
-        if self.memory.parts or instruction.opcode == "concatenate":
+        if self.memory.parts or instruction.id in self._parting or instruction.opcode == "concatenate":
             value = follow_parts(instruction, self._parted(instruction, reads))
         if value is not None:
             labels = union_of(value)
@@ -211,7 +220,7 @@ class ScheduleEvaluation:
         """Returns the operands' sets, in pieces where these are known."""
         values: list[PartedValue] = [0] * len(instruction.operands)
         for number, place, labels in reads:
-            parts = self.memory.find_parts(place, instruction.operands[number])
+            parts = self.memory.find_parts(place, instruction, number)
             if parts is None:
                 values[number] = union_of(values[number]) | labels
             else:
@@ -269,8 +278,8 @@ class ScheduleEvaluation:
             self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, reads)
 
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
-        reads = self._read_operands(instruction, frames)
-        parts = self._find_parts(instruction, reads) if self.memory.parts else {}
+        reads = self._read_operands(instruction)
+        parts = self._find_parts(instruction, reads) if self.memory.parts or instruction.id in self._parting else {}
         summary = None if parts or self._takes_slice_apart(reads) else self.fusions.find(instruction)
         if summary is not None and self._started.isdisjoint(summary.computed):
             self._run_summarized(instruction, summary, reads)
@@ -305,7 +314,7 @@ class ScheduleEvaluation:
         return {
             number: found
             for number, place, _ in reads
-            if (found := self.memory.find_parts(place, instruction.operands[number])) is not None
+            if (found := self.memory.find_parts(place, instruction, number)) is not None
         }
 
     def _run_summarized(self, fusion: HloInstruction, summary: FusionSummary, reads: tuple[Read, ...]) -> None:
@@ -330,7 +339,7 @@ class ScheduleEvaluation:
         return [(number, union) for _, number in definitions]
 
     def _call_kernel(self, instruction: HloInstruction, frames: Frames) -> None:
-        reads = self._read_operands(instruction, frames)
+        reads = self._read_operands(instruction)
         operands = [0] * len(instruction.operands)
         for number, _, labels in reads:
             operands[number] |= labels
@@ -363,10 +372,12 @@ class ScheduleEvaluation:
                 self._traced.add(write.index)
             for actual in self._by_call.get(call.id, ()):
                 if actual.call is call and actual.write == write.index:
+                    luck = operands[write.operand] & self._lucky  # also of a kernel that only writes
                     self.memory.overwrite(
-                        actual, dropped | unrelated[write.operand], added | self.marked.get(call.id, 0)
+                        actual, dropped | unrelated[write.operand], added | luck | self.marked.get(call.id, 0)
                     )
-        return transfer.results
+        aliased = [number for number in call.operand_output_aliases if number < len(operands)]
+        return transfer.results | unite(operands[number] & self._lucky for number in aliased)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
         """Maps each output that is declared to be an operand, and is not, to the ORIG label of the write that it misses."""
@@ -406,15 +417,15 @@ class ScheduleEvaluation:
         self._keep_confluence(instruction, ways, frozenset(number for number, count in places.items() if count > 1))
         met_outside = set(self._met)
         outer_journal = memory.journal
-        raw_outside, performed_outside = dict(memory.raw), memory.performed
+        raw_outside = dict(memory.raw)
         given: dict[int, Labels] = {}
+        luck = memory.find_luck(instruction, 0)
         while True:
             memory.journal = {}
-            memory.performed = performed_outside
             memory.raw = dict(raw_outside)  # what an earlier iteration left raw is forced: iterations follow each other
             self._met = set()
             self._run_sequence(condition, frames, level)
-            predicate = self._find_standing(condition.root)
+            predicate = self._find_standing(condition.root) | luck
             self._run_sequence(body, frames, level)
             inside = frozenset(self._met)
             changed, ends = False, dict[int, Labels]()
@@ -447,19 +458,17 @@ class ScheduleEvaluation:
 
     def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory
-        predicate = unite(memory.read(number, frames) for number in self.places.locate(instruction.operands[0]))
+        predicate = self._find_standing(instruction.operands[0]) | memory.find_luck(instruction, 0)
         met_outside = self._met
         self._met = set()
         outer_journal, raw_before = memory.journal, dict(memory.raw)
-        performed_before = performed_after = memory.performed
         ends: list[tuple[dict[int, Labels], dict[int, Labels]]] = []
         raw_after: dict[int, tuple[ActualWrite, ...]] = {}
         results: list[tuple[Labels, ...]] = []
         entered = list_entered(self.module, instruction)
         for callee in entered:
-            memory.journal, memory.raw, memory.performed = {}, dict(raw_before), performed_before
+            memory.journal, memory.raw = {}, dict(raw_before)
             self._run_sequence(self.module.computations[callee], frames, level)
-            performed_after |= memory.performed
             results.append(self._list_leaves(self.module.computations[callee].root))
             journal = memory.journal
             ends.append((journal, {number: memory.sets.get(number, 0) for number in journal}))
@@ -469,7 +478,7 @@ class ScheduleEvaluation:
                 memory.settle(number, before)
         if len(entered) == len(instruction.called_computations):
             self._keep_confluence(instruction, list(zip(*results, strict=True)))
-        memory.journal, memory.raw, memory.performed = outer_journal, raw_after, performed_after
+        memory.journal, memory.raw = outer_journal, raw_after
         inside = frozenset(self._met)
         self._met |= met_outside
         for number in {n for journal, _ in ends for n in journal}:

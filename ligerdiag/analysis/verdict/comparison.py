@@ -5,7 +5,10 @@ For each hidden write W and value v, with I its intended set and A its actual on
   clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
              W's operand was seen to hold the original: two readers want the value, one from before and one from after, and
              both get the latter
-  latent     if neither, and a read on the way was lucky: nothing but the schedule's order makes it right
+  latent     if neither, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
+             control edges orders it with the write (`evaluation.unordered_reads` has the definition), and in another order
+             v is computed from the other version. That I says nothing of W is no excuse: the author means another
+             computation then, which XLA has merged with the one that W overwrites
   unknown    if neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
              or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told, and v is
              touched or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to hold
@@ -169,10 +172,8 @@ class Comparison:
     ) -> Cause | None:
         touched = self.space.all_fresh(write.index)
         is_touched = (intended | actual) & touched
-        original = intended & self.space.all_original(write.index)
         around = (intended | actual) & self.space.all_original(write.index)
-        (stale, clobbered), (raced, before_or_after) = wrong, marks
-        lucky = tuple([key for key in before_or_after if key.after or original])
+        (stale, clobbered), (raced, lucky) = wrong, marks
         if stale & touched:
             verdict = Verdict.STALE
         elif clobbered & touched:
@@ -187,7 +188,7 @@ class Comparison:
         if write.unknown or is_undecided:
             is_touched = is_touched or (is_undecided and around)
             verdict = Verdict.UNKNOWN if is_touched or verdict is not Verdict.FRESH else Verdict.FRESH
-        return None if verdict is Verdict.FRESH else Cause(write.index, verdict, lucky, tuple(raced))
+        return None if verdict is Verdict.FRESH else Cause(write.index, verdict, tuple(lucky), tuple(raced))
 
 
 _RIGHT = frozenset({Verdict.FRESH, Verdict.LATENT})

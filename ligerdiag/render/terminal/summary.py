@@ -1,9 +1,10 @@
 """The end of a report: what went wrong with looking, what was covered and replayed, and the totals."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from ligerdiag.ending import Ending
-from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
+from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements, render_figure
 from ligerdiag.model.findings import Attribution, CutLoop, ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
 from ligerdiag.render.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
@@ -171,6 +172,7 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
     unsettled = [case for case in done if case.replay is not None and case.replay.reason]
     lines += _render_reasons("undecided by replay", _list_reasons(unsettled), width, verbose)
     lines += _render_cuts(done, width, verbose)
+    lines += _render_orders(done, width, verbose)
     if states[ReplayState.TOO_LARGE]:
         lines += _render_too_large(states[ReplayState.TOO_LARGE], width, verbose)
     for label, state in (
@@ -180,6 +182,29 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
     ):
         lines += _render_reasons(label, _list_reasons(states[state]), width, verbose)
     return tuple(lines)
+
+
+def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Renders the other orders in which schedules were replayed, and what changed; empty if none was asked for."""
+    tried = [(case, case.replay.orders) for case in cases if case.replay is not None and case.replay.orders is not None]
+    if not tried:
+        return ()
+    count = sum(orders.tried for _, orders in tried)
+    changes = [(case, name, change) for case, orders in tried for name, change in orders.changed.items()]
+    outputs = sum(len(case.outputs) for case, orders in tried if orders.tried)
+    left = sum(orders.left_out for _, orders in tried)
+    text = f"{count_of(count, 'legal order')} beside the schedules' own: "
+    text += f"{len(changes)} of {count_of(outputs, 'output')} changed"
+    text += f"; no time for {left}" if left else ""
+    lines = list(compute_wrapped((Span("other orders: ", Style.STRONG), Span(text)), width, 4))
+    reasons = [
+        (case, f"`{name}`, {case.outputs[name].value}: {render_figure(change.error)} from itself with {change.order}")
+        for case, name, change in changes
+        if name in case.outputs
+    ]
+    lines += _render_reasons("changed by another order", reasons, width, verbose)
+    not_covered = [(case, orders.not_covered) for case, orders in tried if orders.not_covered]
+    return (*lines, *_render_reasons("in no other order", not_covered, width, verbose))
 
 
 def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:

@@ -20,7 +20,7 @@ from ligerdiag.hlo.buffers import BufferAssignment, name_hits
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
-from ligerdiag.model.findings import FAR, Attribution, OutputNumbers, Replay, ReplayState
+from ligerdiag.model.findings import FAR, Attribution, OrderNumbers, OutputNumbers, Replay, ReplayState
 from ligerdiag.replay.interpreter.dtypes import get_dtype
 from ligerdiag.replay.interpreter.products import RememberedProducts, multiply
 from ligerdiag.replay.interpreter.scope import Array, Multiply, NotCoveredError
@@ -34,6 +34,7 @@ from ligerdiag.replay.runs.memory import (
     RememberedKernels,
     count_changed,
 )
+from ligerdiag.replay.runs.orders import OrderRunner, try_orders
 from ligerdiag.replay.runs.program import (
     Kernels,
     NanWatch,
@@ -110,11 +111,14 @@ def replay_case(
     rows: bool,
     cut: Sequence[str] = (),
     modules: Mapping[str, Path] | None = None,
+    orders: int = 0,
+    orders_seconds: float = inf,
 ) -> Replay:
     """Replays the case's artifact. Limits of coverage are in the record and are not raised.
 
     rows: count fresh and stale rows. cut: names of the program's loops that are cut short; then there is no reference, which
-    is one of the whole. modules: see `KernelRunner`.
+    is one of the whole. modules: see `KernelRunner`. orders: other legal orders in which the schedule is run, too, as long
+    as these seconds allow.
     Raises LigerdiagError when the artifact cannot be read.
     """
     started = perf_counter()
@@ -133,6 +137,20 @@ def replay_case(
             )
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
+    if orders:
+        tolerances = {name: one.tolerance for name, one in record.outputs.items()}
+        with np.errstate(all="ignore"):
+            tried = try_other_orders(
+                programs,
+                given.arguments,
+                KernelRunner(check_seconds=0.0, modules=modules),
+                tolerances,
+                orders,
+                seconds=orders_seconds,
+                cuts=cuts,
+                multiply=given.products.multiply,
+            )
+        record = replace(record, orders=tried)
     if reference is not None:
         record = _judge_reference(record, intended, reference)
     return replace(record, seconds=perf_counter() - started)
@@ -201,6 +219,34 @@ def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict
         if not is_tuple(i.shape) and i.shape.element_type != TOKEN
     }
     return {name: compute_tolerance([*dtypes, array.dtype]) for name, array in outputs.items()}
+
+
+def try_other_orders(
+    programs: Programs,
+    arguments: Sequence[Array],
+    runner: KernelRunner,
+    tolerances: Mapping[str, float],
+    count: int,
+    *,
+    seconds: float = inf,
+    cuts: Cuts = NO_CUTS,
+    multiply: Multiply = multiply,
+) -> OrderNumbers:
+    """Runs the schedule in so many other legal orders; see `orders`. tolerances: by output name."""
+    signature = programs.signature
+    given = split_arguments(signature, arguments)
+    try:
+        schedule = OrderRunner(
+            module=programs.optimized,
+            buffers=programs.buffers,
+            kernels=RememberedKernels(runner, REMEMBERED_BYTES),
+            devices=signature.devices,
+            most=cuts.optimized,
+            multiply=multiply,
+        )
+        return try_orders(schedule, lambda one: run_schedule(one, signature, given), tolerances, count, seconds)
+    except NotCoveredError as error:
+        return OrderNumbers(not_covered=str(error))
 
 
 def replay_programs(

@@ -57,17 +57,7 @@ class DeviceMemory:
         slice_ = self.locate(instruction, index)
         if slice_ is None:
             raise ArtifactError(f"the buffer assignment has no place for `{instruction.name}`{list(index) or ''}")
-        dtype, dimensions = get_dtype(shape), get_dimensions(shape)
-        strides, size = [0] * len(dimensions), dtype.itemsize
-        order = shape.layout.minor_to_major or range(len(dimensions) - 1, -1, -1)
-        if len(order) != len(dimensions):
-            raise ArtifactError(f"`{instruction.name}` has a layout of another rank than its shape")
-        for dimension in order:
-            strides[dimension] = size
-            size *= dimensions[dimension]
-        if size > slice_.size:
-            raise ArtifactError(f"`{instruction.name}` takes {size} bytes and has {slice_.size}")
-        return np.ndarray(dimensions, dtype, self._bytes[slice_.allocation], slice_.offset, strides)
+        return view_bytes(instruction, shape, self._bytes[slice_.allocation], slice_.offset, slice_.size)
 
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
         """Returns the leaf's elements in the order in which they stand in memory, on the device's bytes."""
@@ -117,6 +107,22 @@ class DeviceMemory:
                 f"`{instruction.name}` ({instruction.opcode}): {kind} instead of {target.dtype}{list(target.shape)}"
             )
         return [(target, value)]
+
+
+def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, offset: int, room: int) -> Array:
+    """Returns an array of this shape, in its logical shape, on the bytes from `offset` on. Raises ArtifactError where `room`
+    is too small for it."""
+    dtype, dimensions = get_dtype(shape), get_dimensions(shape)
+    strides, size = [0] * len(dimensions), dtype.itemsize
+    order = shape.layout.minor_to_major or range(len(dimensions) - 1, -1, -1)
+    if len(order) != len(dimensions):
+        raise ArtifactError(f"`{instruction.name}` has a layout of another rank than its shape")
+    for dimension in order:
+        strides[dimension] = size
+        size *= dimensions[dimension]
+    if size > room:
+        raise ArtifactError(f"`{instruction.name}` takes {size} bytes and has {room}")
+    return np.ndarray(dimensions, dtype, bytes_, offset, strides)
 
 
 def count_changed(before: Sequence[Array], after: Sequence[Array]) -> tuple[int, int]:

@@ -121,13 +121,16 @@ class ScheduleRunner:
         self._positions = Positions(self.module, self.buffers)
         for alias in find_broken_aliases(self.module, self._positions):
             self._broken.setdefault(alias.call.id, set()).add(alias.operand)
-        self._memories = [DeviceMemory(self.buffers, self._positions) for _ in range(self.devices)]
+        self._memories = [self._make_memory() for _ in range(self.devices)]
         self._evaluators = [HloEvaluator(self.module, device, self.multiply) for device in range(self.devices)]
         for computation in self.module.computations.values():
             for instruction in computation.sequence:
                 if instruction.opcode == "constant":
                     for device in range(self.devices):
                         self._store_constant(device, instruction)
+
+    def _make_memory(self) -> DeviceMemory:
+        return DeviceMemory(self.buffers, self._positions)
 
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
         """Runs the entry computation; the outputs of each device, copies of the leaves of the root, in order.

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache as remember
 from functools import partial
 from importlib import metadata
+from math import inf
 from pathlib import Path
 
 from ligerdiag.artifacts.artifact import PROVENANCE, Artifact, compute_file_sha256
@@ -83,22 +84,30 @@ class Results:
             "environment": compute_important_environment(),
         }
 
-    def find(self, case: CaseSpec, artifact: Artifact, *, rows: bool, cut: Sequence[str] = ()) -> Replay | None:
+    def find(
+        self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str] = ()
+    ) -> Replay | None:
         """Returns the result for this program with these arguments, if it is still valid. cut: names of the loops that are
         cut short."""
-        answer = self._cache.find_answer(self._ask(case, artifact, rows, cut), REPLAYS)
+        answer = self._cache.find_answer(self._ask(case, artifact, options, cut), REPLAYS)
         try:
             return None if answer is None else replace(parse_replay(read_object(answer, "replay")), cached=True)
         except FieldError:
             return None
 
     def keep(
-        self, case: CaseSpec, artifact: Artifact, answer: ReplayAnswer, *, rows: bool, cut: Sequence[str] = ()
+        self,
+        case: CaseSpec,
+        artifact: Artifact,
+        answer: ReplayAnswer,
+        options: "ReplayOptions",
+        cut: Sequence[str] = (),
     ) -> None:
-        """Writes it down if it is worth it."""
-        if answer.replay.state in KEPT:
+        """Writes it down if it is worth it: what was ended for want of time is not."""
+        orders = answer.replay.orders
+        if answer.replay.state in KEPT and not (orders is not None and orders.left_out):
             kept = {"replay": render_replay(answer.replay)}
-            self._cache.keep_answer(self._ask(case, artifact, rows, cut), answer.dependencies, kept, REPLAYS)
+            self._cache.keep_answer(self._ask(case, artifact, options, cut), answer.dependencies, kept, REPLAYS)
 
     def find_estimates(self, artifact: Artifact, cores: int, question: str) -> tuple["Estimated", ...] | None:
         """Returns what was estimated before; question: `estimate` or `cuts`."""
@@ -116,9 +125,12 @@ class Results:
             self._ask_for_estimate(artifact, cores, question), {str(path): compute_file_sha256(path)}, kept, REPLAYS
         )
 
-    def _ask(self, case: CaseSpec, artifact: Artifact, rows: bool, cut: Sequence[str]) -> dict[str, object]:
+    def _ask(
+        self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str]
+    ) -> dict[str, object]:
         key = {"artifact": get_program(artifact.provenance.key), "draws": case.draws}
-        return {"question": "replay", **key, "rows": rows, "cut": list(cut), **self._circumstances}
+        asked = {"rows": options.rows, "orders": options.orders, "cut": list(cut)}
+        return {"question": "replay", **key, **asked, **self._circumstances}
 
     def _ask_for_estimate(self, artifact: Artifact, cores: int, question: str) -> dict[str, object]:
         key = {"artifact": get_program(artifact.provenance.key), "cores": cores}
@@ -138,6 +150,8 @@ def _compute_versions() -> Mapping[str, str]:
 REPLAY_WORKER = "ligerdiag.replay.service.worker"
 LONGEST = 20.0
 """Times its estimate that a replay may take before it is ended, when its bounds are lifted."""
+ORDERS_SHARE = 0.5
+"""Of the seconds that one case may take: those after which no further order is begun."""
 SLACK = 4 << 30
 """Bytes that a worker may take above twice the estimate of its largest case."""
 
@@ -166,6 +180,8 @@ class ReplayOptions:
     jobs: int | None = None
     """Cores to use; None means all."""
     rows: bool = False
+    orders: int = 0
+    """Other legal orders of each schedule to run it in."""
     refresh: bool = False
     """Replay again what the cache has."""
 
@@ -204,12 +220,12 @@ def replay_artifacts(
         firsts, options, cache, results, toolchain=toolchain, templates=templates, find_readers=find_readers
     ):
         if isinstance(step, ReplayTask):
-            on_event(_make_event("started", step, done, len(tasks)))
+            on_event(_make_event("started", step, done, len(tasks), orders=options.orders))
             continue
         first, replay = step
         for task in groups[_compute_key(first)]:
             done += 1
-            on_event(_make_event("finished", task, done, len(tasks), cached=replay.cached))
+            on_event(_make_event("finished", task, done, len(tasks), cached=replay.cached, orders=options.orders))
             yield task, replay
 
 
@@ -227,10 +243,10 @@ def _replay_each(
     cores = options.jobs or count_cores()
     planned: list[tuple[ReplayTask, _Plan]] = []
     for task in tasks:
-        found = None if options.refresh else results.find(task.case, task.artifact, rows=options.rows)
+        found = None if options.refresh else results.find(task.case, task.artifact, options)
         step = found or _plan(task.artifact, options, results)
         if isinstance(step, _Plan) and step.cut and not options.refresh:
-            step = results.find(task.case, task.artifact, rows=options.rows, cut=step.cut) or step
+            step = results.find(task.case, task.artifact, options, step.cut) or step
         if isinstance(step, Replay):
             yield task, step
         else:
@@ -303,6 +319,8 @@ def _run(
                 artifact=str(task.artifact.directory),
                 rows=options.rows,
                 cut=plan.cut,
+                orders=options.orders,
+                orders_seconds=inf if options.bounds.full else ORDERS_SHARE * options.timeout,
                 modules=read_modules(task.artifact),
             ),
             max(options.timeout, LONGEST * plan.seconds) if options.bounds.full else options.timeout,
@@ -326,7 +344,7 @@ def _settle(
     except LigerdiagError as error:
         return replace(Replay(state=ReplayState.FAILED, reason=describe_error(error)), **estimate)
     answer = replace(answer, replay=replace(answer.replay, **estimate))
-    results.keep(task.case, task.artifact, answer, rows=options.rows, cut=plan.cut)
+    results.keep(task.case, task.artifact, answer, options, plan.cut)
     return answer.replay
 
 
@@ -389,7 +407,10 @@ def _compute_key(task: ReplayTask) -> ReplayKey:
     return get_program(task.artifact.provenance.key), task.case.draws
 
 
-def _make_event(event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> Progress:
+def _make_event(
+    event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False, orders: int = 0
+) -> Progress:
+    phase = f"replay in {orders} orders" if orders else "replay"
     return Progress(
-        phase="replay", event=event, done=done, total=total, case_id=task.case.id, target=task.target, cached=cached
+        phase=phase, event=event, done=done, total=total, case_id=task.case.id, target=task.target, cached=cached
     )

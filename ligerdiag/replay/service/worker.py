@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from ligerdiag.codec import Json, decode_record, encode_record, read_record
@@ -132,6 +133,10 @@ class ReplayRequest:
     """Whether fresh and stale rows are counted."""
     cut: tuple[str, ...] = ()
     """Names of the program's loops of which the first iterations alone are run."""
+    orders: int = 0
+    """Other legal orders of the schedule in which it is run, too."""
+    orders_seconds: float = inf
+    """No further order is begun after so many seconds."""
     modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """See `KernelRunner`."""
 
@@ -207,7 +212,15 @@ def prepare() -> Answerer:
         artifact = load_artifact(Path(request.artifact))
         try:
             given = find_given(case, request.source)
-            replay = replay_case(artifact, given, rows=request.rows, cut=request.cut, modules=request.modules)
+            replay = replay_case(
+                artifact,
+                given,
+                rows=request.rows,
+                cut=request.cut,
+                modules=request.modules,
+                orders=request.orders,
+                orders_seconds=request.orders_seconds,
+            )
         except NotCoveredError as error:
             replay = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
         except (LigerdiagError, MemoryError):

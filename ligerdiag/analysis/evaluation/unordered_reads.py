@@ -1,0 +1,183 @@
+"""The reads that nothing orders with a hidden write: the one definition of luck.
+
+A scheduled instruction R reads a value that a hidden write W overwrites, `hlo.shared_storage` says which values these are.
+The two are ordered
+  (1) if a path of operands and control edges leads from the one to the other, or from what runs the one to what runs the
+      other, in one computation. What runs asynchronously has read, and written, when its done is there;
+  (2) if they stand in the body and the condition of one loop, or in two branches of which only one runs;
+  (3) across iterations of a loop: these follow each other.
+Else XLA may run them either way round, and what is computed of R's value changes with it: it is *lucky*, whichever of the
+two versions it is meant to see. That R comes first, or last, in this schedule is no order; neither is that nobody expects it
+to change: XLA merges a computation of the author's with another one that gives the same, and the kernel then overwrites
+both. Not lucky is a read
+  (4) of other elements than those that the kernel surely overwrites alone, where these are known; of a read that takes
+      both, what is computed of these elements is lucky, as far as `parts` tells them apart;
+  (5) that only names a value, or hands it to what runs inside, and of an operand that a kernel does not touch.
+A kernel that overwrites what another one overwrites counts as a reader, even if it never looks: which of the two comes last
+decides what is left.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.evaluation.memory import ActualWrite, LuckyRead, Places, UnorderedRead, UnorderedReads
+from ligerdiag.analysis.evaluation.order import Order
+from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
+from ligerdiag.effects.access import Access
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.dataflow import Definition, look_through
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.shared_storage import SharedStorage
+
+_RUNS = having(Trait.RUNS_SCHEDULED)
+_READS_NOTHING = having(Trait.LAUNCHES_NOTHING, Trait.DONE, Trait.UPDATE)
+_PARTS = having(Trait.FORWARDS, Trait.TAKES_ELEMENT) | {"slice", "dynamic-slice"}
+_MOST_STEPS = 20
+"""Times that the instructions of a module may be walked over, on average, as there are several ways to them."""
+
+
+def find_unordered_reads(
+    module: HloModule,
+    places: Places,
+    writes: tuple[ActualWrite, ...],
+    own: Mapping[int, tuple[HiddenWrite, ...]],
+    effects_of: EffectsOf,
+) -> UnorderedReads:
+    """Finds every lucky read. own: id of a call in the module to its hidden writes."""
+    if not writes or not module.is_scheduled:
+        return {}
+    return _Search(module, places, writes, own, effects_of).find()
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    module: HloModule
+    places: Places
+    writes: tuple[ActualWrite, ...]
+    own: Mapping[int, tuple[HiddenWrite, ...]]
+    effects_of: EffectsOf
+    _storage: SharedStorage = field(init=False)
+    _order: Order = field(default_factory=Order)
+    _by_slice: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
+    _overwritten: dict[ActualWrite, frozenset[Definition]] = field(
+        default_factory=dict[ActualWrite, frozenset[Definition]]
+    )
+    _positions: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
+    _left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left = _MOST_STEPS * self.module.instruction_count
+        self._storage = SharedStorage(self.module)
+        for write in self.writes:
+            for number in write.slices:
+                self._by_slice.setdefault(number, []).append(write)
+
+    def find(self) -> UnorderedReads:
+        found: dict[int, dict[UnorderedRead, None]] = {}
+        for frames in self._walk(self.module.entry, ()):
+            for read in self._find_lucky(frames):
+                found.setdefault(read.lucky.reader, {})[read] = None
+        return {reader: tuple(some) for reader, some in found.items()}
+
+    def _walk(self, computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
+        """Yields the way to each scheduled instruction that reads some slice that a kernel overwrites."""
+        sequence = computation.sequence or computation.instructions
+        self._left -= len(sequence)
+        if self._left < 0:
+            raise ArtifactError("the module calls its computations in more ways than XLA leaves")
+        targeted, list_read = self._by_slice.keys(), self.places.list_read
+        for instruction in sequence:
+            opcode = instruction.opcode
+            if opcode in _READS_NOTHING:
+                continue
+            if opcode in _RUNS:
+                frames = (*prefix, Frame(computation, instruction))
+                for number in instruction.called_computations:
+                    yield from self._walk(self.module.computations[number], frames)
+                if opcode in ("conditional", "while"):
+                    yield frames
+            elif not targeted.isdisjoint(list_read(instruction)):
+                yield (*prefix, Frame(computation, instruction))
+
+    def _find_lucky(self, reader: Frames) -> Iterator[UnorderedRead]:
+        for operand, value, number, index in self._list_read(reader[-1].instruction):
+            for write in self._by_slice.get(number, ()):
+                if self._find_overwritten(write).isdisjoint(self._storage.find(value, index)):
+                    continue
+                if self._order.is_forced(write.frames, reader) or self._order.is_forced(
+                    reader, write.frames, from_second=True
+                ):
+                    continue
+                if write.region is None or not avoids(self.module, self.places, write, reader, number):
+                    after = self._comes_after(reader, write.frames)
+                    lucky = LuckyRead(write.write, reader[-1].instruction.id, after, number)
+                    yield UnorderedRead(operand, lucky, write.region)
+
+    def _list_read(self, reader: HloInstruction) -> Iterator[tuple[int, HloInstruction, int, tuple[int, ...]]]:
+        """Yields (operand_number, value, slice number, leaf) of what an instruction reads."""
+        if reader.opcode == "while":  # it reads the predicate
+            root = self.module.computations[reader.called_computations[1]].root
+            for number in self.places.locate(root):
+                yield 0, root, number, ()
+            return
+        operands = reader.operands[:1] if reader.opcode == "conditional" else reader.operands
+        accesses = self.effects_of(reader).operands if reader.opcode == "custom-call" else ()
+        for operand, value in enumerate(operands):
+            if operand < len(accesses) and accesses[operand] is Access.NONE:
+                continue
+            for number, index in zip(self.places.locate(value), iterate_leaves(value.shape), strict=False):
+                yield operand, value, number, index
+
+    def _find_overwritten(self, write: ActualWrite) -> frozenset[Definition]:
+        """Returns the definitions of the values that a write overwrites."""
+        found = self._overwritten.get(write)
+        if found is None:
+            numbers = [one.operand for one in self.own.get(write.call.id, ()) if one.index == write.write]
+            values = [write.call.operands[number] for number in numbers]
+            for outer in reversed(write.frames[:-1]):
+                if outer.instruction.opcode != "fusion":
+                    break
+                parameters = [look_through(value, _PARTS) for value in values]
+                values = [
+                    outer.instruction.operands[one.proto.parameter_number]
+                    for one in parameters
+                    if one.opcode == "parameter"
+                ]
+            found = self._overwritten[write] = frozenset(
+                definition
+                for value in values
+                for index in iterate_leaves(value.shape)
+                for definition in self._storage.find(value, index)
+            )
+        return found
+
+    def _comes_after(self, reader: Frames, write: Frames) -> bool:
+        for one, other in zip(reader, write, strict=False):
+            if one.instruction is not other.instruction:
+                places = self._positions.get(one.computation.id)
+                if places is None:
+                    listed = one.computation.sequence or one.computation.instructions
+                    places = self._positions[one.computation.id] = {i.id: at for at, i in enumerate(listed)}
+                return places[one.instruction.id] > places[other.instruction.id]
+        return False
+
+
+def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
+    """Returns whether all that the reader takes of the array in this slice is apart from what the kernel gets, (4)."""
+    instruction = reader[-1].instruction
+    if write.region is None or number not in write.slices:
+        return False
+    if instruction.opcode == "slice":
+        return write.region.is_apart_from(instruction)
+    if instruction.opcode != "fusion":
+        return False
+    fused = module.computations[instruction.called_computations[0]]
+    given = {operand for operand, place in places.list_operands(instruction) if place == number}
+    return all(
+        write.region.is_apart_from(user)
+        for parameter in fused.parameters
+        if parameter.proto.parameter_number in given
+        for user in fused.users[parameter.id]
+    )

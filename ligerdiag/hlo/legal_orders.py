@@ -1,0 +1,182 @@
+"""Other orders in which XLA may run a scheduled module: each is one that its operands and control edges allow.
+
+An order gives every computation of the schedule a sequence of its own, those of loops, branches and calls, too. It keeps
+  (1) operands and control predecessors;
+  (2) asynchronous spans: a done stands behind its start. The start may read its operands, and run its computation, as late
+      as its done does: some orders have it so;
+  (3) the order among instructions that have effects beside their results: random state, infeed and outfeed, sends and
+      receives.
+It keeps nothing else. Kernels are what an order is about. `first` and `last` have each of them as early, or as late, as it
+can; others have one of them so and the rest at random, so that each read that nothing orders with a kernel comes before it
+in one and behind it in another; the rest are random.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from ligerdiag.hlo.dataflow import find_start, search
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+
+_RUNS = having(Trait.RUNS_SCHEDULED) | {"fusion"}
+_STARTS = having(Trait.START)
+_IN_ORDER = having(Trait.PEER_TO_PEER, Trait.TOKEN, Trait.HAS_EFFECTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LegalOrder:
+    """One order of a module."""
+
+    name: str
+    """Such as `kernels last`."""
+    sequences: Mapping[int, tuple[HloInstruction, ...]]
+    """Computation id to its instructions, for each that has a sequence in the schedule."""
+    late: frozenset[int] = frozenset()
+    """Ids of the starts that do at their done what they do."""
+
+
+def draw_orders(module: HloModule, kernels: Collection[int], count: int, seed: int = 0) -> Iterator[LegalOrder]:
+    """Yields so many orders, the same for each seed. kernels: ids of the custom calls, fused ones included."""
+    scheduled = [one for one in module.computations.values() if one.sequence]
+    holders = _find_holders(module, kernels)
+    edges = {one.id: _find_needed(one) for one in scheduled}
+    starts = [one.id for home in scheduled for one in home.sequence if one.opcode in _STARTS]
+    ways = [_find_way(module, number) for number in kernels]
+    ways = [way for way in ways if way]
+    for number in range(count):
+        numbers = Random(f"{seed} {number}")
+        chosen: Mapping[int, tuple[int, ...]] = numbers.choice(ways) if ways else {}
+        kind = _KINDS[number % 2] if number < 2 or not ways else _KINDS[2 + number % 3]
+        match kind:
+            case "kernels first":
+                sequences = {one.id: _run_first(one, edges[one.id], holders, None) for one in scheduled}
+            case "kernels last":
+                sequences = {one.id: _run_last(one, edges[one.id], holders, None) for one in scheduled}
+            case "one kernel first":
+                sequences = {
+                    one.id: _run_first(one, edges[one.id], chosen.get(one.id, ()), numbers) for one in scheduled
+                }
+            case "one kernel last":
+                sequences = {
+                    one.id: _run_last(one, edges[one.id], chosen.get(one.id, ()), numbers) for one in scheduled
+                }
+            case _:
+                sequences = {one.id: _run_last(one, edges[one.id], (), numbers) for one in scheduled}
+        late = frozenset(one for one in starts if numbers.random() < 0.5)
+        yield LegalOrder(name=f"{kind} ({number})", sequences=sequences, late=late if number else frozenset())
+
+
+_KINDS = ("kernels first", "kernels last", "one kernel first", "one kernel last", "random")
+
+
+def is_legal(computation: HloComputation, sequence: Sequence[HloInstruction]) -> bool:
+    """Returns whether the sequence has each instruction of the computation's once, behind all that it needs."""
+    places = {one.id: at for at, one in enumerate(sequence)}
+    needed = _find_needed(computation)
+    return (
+        places.keys() == needed.keys()
+        and len(places) == len(sequence)
+        and all(places[one] < places[number] for number, before in needed.items() for one in before)
+    )
+
+
+def _find_holders(module: HloModule, kernels: Collection[int]) -> frozenset[int]:
+    """Returns the ids of the kernels' calls, and of what runs them."""
+    found = set(kernels)
+    for computation in module.computations.values():  # callees before callers
+        if any(one.id in found for one in computation.instructions):
+            found.update(caller.id for caller in module.callers.get(computation.id, ()) if caller.opcode in _RUNS)
+    return frozenset(found)
+
+
+def _find_way(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
+    """Maps each computation on the way from the entry to this kernel to the ids of what runs it there."""
+    if kernel not in module.homes:
+        return {}
+    reached = search([module.homes[kernel].id], lambda number: [
+        module.homes[caller.id].id for caller in module.callers.get(number, ()) if caller.opcode in _RUNS
+    ])  # fmt: skip
+    found: dict[int, tuple[int, ...]] = {}
+    for number in reached:
+        running = [one.id for one in module.computations[number].instructions if one.id == kernel]
+        running += [
+            caller.id
+            for callee in reached
+            for caller in module.callers.get(callee, ())
+            if module.homes[caller.id].id == number
+        ]
+        found[number] = tuple(running)
+    return found
+
+
+def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
+    """Maps each instruction to those that must come before it, each once, by (1) and (3)."""
+    known = {one.id for one in computation.sequence}
+    needed: dict[int, tuple[int, ...]] = {}
+    last = 0
+    for one in computation.sequence:
+        before = [*[operand.id for operand in one.operands], *[p for p in one.control_predecessors if p in known]]
+        if one.opcode in _IN_ORDER:
+            before += [last] if last else []
+            last = one.id
+        needed[one.id] = tuple(dict.fromkeys(before))
+    return needed
+
+
+def _run_first(
+    computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
+) -> tuple[HloInstruction, ...]:
+    """Runs what each kernel needs, then the kernel; then the rest. numbers: for the order of the rest, and among kernels."""
+    listed = [one.id for one in computation.sequence]
+    chosen = [number for number in listed if number in kernels]
+    if numbers is not None:
+        numbers.shuffle(chosen)
+    first = search(chosen, lambda number: needed[number])
+    return _sort(
+        computation, needed, {number: (number not in first, number not in kernels) for number in listed}, numbers
+    )
+
+
+def _run_last(
+    computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
+) -> tuple[HloInstruction, ...]:
+    """Runs a kernel only when nothing else can. numbers: for the order of the rest."""
+    return _sort(computation, needed, {one.id: (False, one.id in kernels) for one in computation.sequence}, numbers)
+
+
+def _sort(
+    computation: HloComputation,
+    needed: Mapping[int, tuple[int, ...]],
+    ranks: Mapping[int, tuple[bool, bool]],
+    numbers: Random | None,
+) -> tuple[HloInstruction, ...]:
+    """Returns the instructions so that of all that is ready the one of the least rank comes next, at random among equals."""
+    from heapq import heapify, heappop, heappush
+
+    by_id = {one.id: one for one in computation.sequence}
+    places = {number: at for at, number in enumerate(by_id)}
+    keys = {number: (*ranks[number], numbers.random() if numbers is not None else places[number]) for number in by_id}
+    waiting = {number: len(before) for number, before in needed.items()}
+    users: defaultdict[int, list[int]] = defaultdict(list)
+    for number, before in needed.items():
+        for one in before:
+            users[one].append(number)
+    ready = [(keys[number], number) for number, count in waiting.items() if not count]
+    heapify(ready)
+    order: list[HloInstruction] = []
+    while ready:
+        number = heappop(ready)[1]
+        order.append(by_id[number])
+        for user in users[number]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heappush(ready, (keys[user], user))
+    return tuple(order)
+
+
+def find_late_start(module: HloModule, done: HloInstruction, late: Collection[int]) -> HloInstruction | None:
+    """Returns the start of this done if the order has it do at the done what it does."""
+    start = find_start(module, done)
+    return start if start.id in late else None

@@ -1,0 +1,328 @@
+"""The schedule once more, in other orders that XLA may choose (`hlo.legal_orders`), each value in bytes of its own.
+
+XLA knows every value that an instruction defines, and gives each order a buffer assignment that keeps it. So in an order
+nothing is shared but what names one value (`hlo.shared_storage`), and what a kernel overwrites behind XLA's back: the value
+that it is handed, whatever its name. Copies stay copies.
+  (1) An operand that an output is declared to be is copied first, as XLA does where somebody still reads it. One whose
+      declared alias does not hold in the schedule (`hlo.fused_aliases`) is overwritten.
+  (2) An update in place gives a new value.
+  (3) Of a loop's state, what the body hands on in the same place is the value that the loop started from. The rest is
+      copied before the first iteration; later ones get what the one before gave.
+  (4) Of a conditional, what all branches hand on as one value is that value; another result is what the branch gave, a copy
+      if it stood outside.
+  (5) A start does what it does where it stands, or at its done, as the order says. Nothing runs at the same time.
+All orders compute each instruction in the same way from the same kind of arrays: what they give can differ only where some
+read comes before a kernel in one order and behind it in another. An output counts as changed where that moves it by more
+than roundings do, relative to its norm: a smaller difference nobody could tell from another GPU's arithmetic.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from time import perf_counter
+from typing import override
+
+import numpy as np
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.dataflow import find_start, look_through
+from ligerdiag.hlo.legal_orders import LegalOrder, draw_orders
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import TOKEN, iterate_leaf_shapes, iterate_leaves
+from ligerdiag.hlo.shared_storage import SharedStorage
+from ligerdiag.model.findings import OrderChange, OrderNumbers
+from ligerdiag.replay.interpreter.evaluate import choose_branch, is_true
+from ligerdiag.replay.interpreter.scope import Array
+from ligerdiag.replay.runs.attribution import compute_error, rank_error
+from ligerdiag.replay.runs.own_storage import Leaves, OwnStorage, copy_bytes
+from ligerdiag.replay.runs.schedule import ScheduleRunner, calls_kernel, is_kernel, run_sliced
+
+_NAMES = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.FORWARDS, Trait.UPDATE)
+_DONES, _STARTS = having(Trait.DONE), having(Trait.START)
+_SLICES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT) | {"slice", "dynamic-slice"}
+_NOTHING = having(Trait.LAUNCHES_NOTHING) - _NAMES
+
+
+@dataclass(slots=True, eq=False)
+class OrderRunner(ScheduleRunner):
+    """An optimized module, ready to be executed in any of its orders."""
+
+    order: LegalOrder = field(default_factory=lambda: LegalOrder(name="as scheduled", sequences={}))
+    _storages: list[OwnStorage] = field(init=False)
+    _shared: SharedStorage = field(init=False)
+    _lasting: frozenset[int] = field(init=False)
+    """Ids of constants, which stay as long as the program is loaded."""
+    _dying: dict[int, list[list[int]]] = field(init=False, default_factory=dict[int, list[list[int]]])
+    """Computation id to the ids of what nobody reads any more, behind each of its instructions."""
+    _names: dict[int, list[tuple[tuple[int, ...], HloInstruction, tuple[int, ...]]]] = field(
+        init=False, default_factory=dict[int, list[tuple[tuple[int, ...], HloInstruction, tuple[int, ...]]]]
+    )
+
+    def __post_init__(self) -> None:
+        self._storages = []
+        self._shared = SharedStorage(self.module)
+        self._lasting = frozenset(
+            one.id for home in self.module.computations.values() for one in home.sequence if one.opcode == "constant"
+        )
+        ScheduleRunner.__post_init__(self)
+
+    @override
+    def _make_memory(self) -> OwnStorage:
+        self._storages.append(OwnStorage())
+        return self._storages[-1]
+
+    @override
+    def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
+        """See `ScheduleRunner.execute`."""
+        self._dying.clear()
+        for storage in self._storages:
+            storage.clear()
+        for home in self.module.computations.values():
+            for one in home.sequence:
+                if one.opcode == "constant":
+                    for device in range(self.devices):
+                        self._store_constant(device, one)
+        return ScheduleRunner.execute(self, arguments)
+
+    @override
+    def _store_constant(self, device: int, constant: HloInstruction) -> None:
+        self._storages[device].write(constant, self._evaluators[device].evaluate(constant, ()))
+
+    @override
+    def _run(self, computation: HloComputation, active: Sequence[int]) -> None:
+        if not computation.sequence:
+            raise ArtifactError(f"the schedule has no sequence for `{computation.name}`")
+        self._entered.add(computation.id)
+        sequence = self.order.sequences.get(computation.id, computation.sequence)
+        if computation.id not in self._dying:
+            self._dying[computation.id] = self._find_dying(computation, sequence)
+        for instruction, dying in zip(sequence, self._dying[computation.id], strict=True):
+            self._execute(instruction, active)
+            for number in dying:
+                for device in active:
+                    self._storages[device].drop(number)
+
+    def _find_dying(self, computation: HloComputation, sequence: Sequence[HloInstruction]) -> list[list[int]]:
+        last: dict[int, int] = {}
+        for at, one in enumerate(sequence):
+            last[one.id] = at
+            for operand in one.operands:
+                last[operand.id] = at
+            if one.opcode in _DONES:  # the start may do then what it does
+                start = find_start(self.module, one)
+                for number in (start.id, *[operand.id for operand in start.operands]):
+                    if number in last:
+                        last[number] = at
+        kept = self._lasting | {computation.root.id}
+        if computation is self.module.entry:
+            kept |= {parameter.id for parameter in computation.parameters}
+        dying: list[list[int]] = [[] for _ in sequence]
+        for number, at in last.items():
+            if number not in kept:
+                dying[at].append(number)
+        return dying
+
+    @override
+    def _execute(self, instruction: HloInstruction, active: Sequence[int]) -> None:
+        opcode = instruction.opcode
+        if opcode in _NOTHING:
+            return
+        if opcode in _NAMES:
+            self._name(instruction, active)
+        elif opcode in _STARTS:
+            if instruction.id not in self.order.late:
+                self._start(instruction, active)
+        elif opcode in _DONES:
+            start = find_start(self.module, instruction)
+            if start.id in self.order.late:
+                self._start(start, active)
+                for one in self._list_between(instruction, start):
+                    self._name(one, active)
+            self._name(instruction, active)
+        elif opcode == "call":
+            self._enter(instruction, self.module.computations[instruction.called_computations[0]], active)
+            self._name(instruction, active)
+        elif opcode == "fusion" and calls_kernel(self.module.computations[instruction.called_computations[0]]):
+            self._run_kernel_fusion(instruction, active)
+        else:
+            ScheduleRunner._execute(self, instruction, active)
+
+    def _list_between(self, done: HloInstruction, start: HloInstruction) -> list[HloInstruction]:
+        """Lists what passes the start on to its done, first things first."""
+        found: list[HloInstruction] = []
+        one = done.operands[0]
+        while one is not start:
+            found.append(one)
+            one = one.operands[0]
+        return found[::-1]
+
+    def _start(self, start: HloInstruction, active: Sequence[int]) -> None:
+        called = [self.module.computations[number] for number in start.called_computations]
+        if start.opcode == "async-start" and called[0].sequence:
+            self._enter(start, called[0], active)
+        else:
+            ScheduleRunner._execute(self, start, active)
+        self._name(start, active)
+
+    def _name(self, instruction: HloInstruction, active: Sequence[int]) -> None:
+        """Lets each leaf that names another value name its bytes."""
+        if instruction.id not in self._names:
+            self._names[instruction.id] = [
+                (index, source, place)
+                for index in iterate_leaves(instruction.shape)
+                for source, place in list(self._shared.list_named(instruction, index))[:1]
+            ]
+        for device in active:
+            storage = self._storages[device]
+            for index, source, place in self._names[instruction.id]:
+                found = storage.find(source, place)
+                if found is not None:
+                    storage.name(instruction, index, found)
+
+    def _enter(self, caller: HloInstruction, callee: HloComputation, active: Sequence[int]) -> None:
+        """Runs what takes the caller's operands as its parameters."""
+        for device in active:
+            for parameter, operand in zip(callee.parameters, caller.operands, strict=True):
+                self._storages[device].give(parameter, self._storages[device].take(operand))
+        self._run(callee, active)
+
+    @override
+    def _run_loop(
+        self, loop: HloInstruction, body: HloComputation, condition: HloComputation, active: Sequence[int]
+    ) -> None:
+        states = {device: self._begin_loop(loop, self._storages[device]) for device in active}
+        running, left = list(active), self.most.get(loop.id, -1)
+        while left:
+            for device in running:
+                self._storages[device].give(condition.parameters[0], states[device])
+            self._run(condition, running)
+            running = [device for device in running if is_true(self._storages[device].read(condition.root))]
+            if not running:
+                break
+            for device in running:
+                self._storages[device].give(body.parameters[0], states[device])
+            self._run(body, running)
+            for device in running:
+                states[device] = self._storages[device].take(body.root)
+            left -= 1
+        for device in active:
+            self._storages[device].give(loop, states[device])
+
+    def _begin_loop(self, loop: HloInstruction, storage: OwnStorage) -> Leaves:
+        """Returns the state before the first iteration, (3)."""
+        given = storage.take(loop.operands[0])
+        return {
+            index: bytes_ if self._shared.is_handed_on(loop, index) else copy_bytes(bytes_)
+            for index, bytes_ in given.items()
+        }
+
+    @override
+    def _run_branches(
+        self, conditional: HloInstruction, branches: Sequence[HloComputation], active: Sequence[int]
+    ) -> None:
+        chosen = {
+            device: choose_branch(conditional, self._storages[device].read(conditional.operands[0]))
+            for device in active
+        }
+        for number, branch in enumerate(branches):
+            taking = [device for device in active if chosen[device] == number]
+            for device in taking:
+                storage = self._storages[device]
+                storage.give(branch.parameters[0], storage.take(conditional.operands[1 + number]))
+            if taking:
+                self._run(branch, taking)
+            for device in taking:
+                self._storages[device].give(conditional, self._end_branch(conditional, branch, self._storages[device]))
+
+    def _end_branch(self, conditional: HloInstruction, branch: HloComputation, storage: OwnStorage) -> Leaves:
+        """Returns the result, (4)."""
+        return {
+            index: bytes_ if any(self._shared.list_named(conditional, index)) else copy_bytes(bytes_)
+            for index, bytes_ in storage.take(branch.root).items()
+        }
+
+    def _run_kernel_fusion(self, fusion: HloInstruction, active: Sequence[int]) -> None:
+        fused = self.module.computations[fusion.called_computations[0]]
+        copied = _find_declared(fused, self._broken)
+        for device in active:
+            storage = self._storages[device]
+            operands = [storage.read(operand) for operand in fusion.operands]
+            for number in copied:
+                leaf = storage.find(fusion.operands[number], ())
+                if leaf is not None:
+                    spare = OwnStorage()
+                    spare.name(fusion.operands[number], (), copy_bytes(leaf))
+                    operands[number] = spare.read(fusion.operands[number])
+            storage.write(fusion, run_sliced(fused, operands, self._evaluators[device], self.kernels, self._broken))
+
+    @override
+    def _launch(self, device: int, call: HloInstruction) -> None:
+        storage = self._storages[device]
+        storage.define(call)
+        operands = [storage.view_flat(operand, (), operand.shape) for operand in call.operands]
+        for number, index in call.operand_output_aliases.items():  # (1)
+            given = storage.find(call.operands[number], ())
+            if given is not None:
+                storage.name(call, index, copy_bytes(given))
+        shapes = [(index, shape) for index, shape in iterate_leaf_shapes(call.shape) if shape.element_type != TOKEN]
+        outputs = {index: storage.view_flat(call, index, shape) for index, shape in shapes}
+        for number, index in call.operand_output_aliases.items():
+            operands[number] = outputs[index]
+        self.kernels.launch(call, operands, list(outputs.values()), watched=False)
+
+
+def _find_declared(fused: HloComputation, broken: Mapping[int, Collection[int]]) -> frozenset[int]:
+    """Returns the numbers of the fusion's operands that its kernels overwrite by a declared alias that holds."""
+    found: set[int] = set()
+    for call in filter(is_kernel, fused.instructions):
+        for number in call.operand_output_aliases.keys() - set(broken.get(call.id, ())):
+            value = look_through(call.operands[number], _SLICES)
+            if value.opcode == "parameter":
+                found.add(value.proto.parameter_number)
+    return frozenset(found)
+
+
+def list_kernels(module: HloModule) -> tuple[int, ...]:
+    """Returns the ids of the calls of kernels."""
+    return tuple([one.id for _, one in module.iterate_custom_calls() if is_kernel(one)])
+
+
+type Execute = Callable[[OrderRunner], Mapping[str, Sequence[Array]]]
+"""Returns every output by name, as the devices have it (see `case_run.run_schedule`)."""
+
+
+def try_orders(
+    runner: OrderRunner, execute: Execute, tolerances: Mapping[str, float], count: int, seconds: float = inf
+) -> OrderNumbers:
+    """Runs the module as it is scheduled, and in so many other orders; compares the outputs. Raises NotCoveredError.
+
+    tolerances: by output name, the relative error that rounding explains. seconds: no order is begun after these.
+    """
+    started = perf_counter()
+    kernels = list_kernels(runner.module)
+    if not kernels:
+        return OrderNumbers()
+    usual = {name: list(map(np.array, copies)) for name, copies in execute(runner).items()}
+    changed: dict[str, OrderChange] = {}
+    seen: set[int] = set()
+    left_out = 0
+    for order in draw_orders(runner.module, kernels, count):
+        if left_out or perf_counter() - started > seconds:
+            left_out += 1
+            continue
+        key = hash((tuple(tuple(one.id for one in some) for some in order.sequences.values()), order.late))
+        if key in seen:
+            continue
+        seen.add(key)
+        runner.order = order
+        for name, copies in execute(runner).items():
+            found = max(map(_compute_change, copies, usual[name]), key=rank_error)
+            if rank_error(found) > max(tolerances[name], changed[name].error if name in changed else 0.0):
+                changed[name] = OrderChange(order=order.name, error=found)
+    return OrderNumbers(tried=len(seen), changed=changed, left_out=left_out)
+
+
+def _compute_change(copy: Array, usual: Array) -> float:
+    """Returns the relative error; 0 where the two have the same bits, whatever these are."""
+    return 0.0 if copy.tobytes() == usual.tobytes() else compute_error(copy, usual)

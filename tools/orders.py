@@ -1,0 +1,221 @@
+"""Random programs in other legal orders: `python -m tools.orders run DIR --count 2000 --orders 20`, then `show DIR`.
+
+Each program is compiled, judged, and replayed in so many orders that XLA may choose (`ligerdiag.hlo.legal_orders`). An
+output that is called fresh and changes is missed. One that is called latent, is right, and changes in no order is called so
+without need, as far as these orders and arguments tell. DIR/orders.jsonl has a line a program, written as soon as it is
+known; a run goes on behind what is there. Programs are those of `ligerdiag fuzz`, by seed; `--corpus` takes those of
+tests/fuzz/corpus.txt.
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ligerdiag.api.checking import check
+from ligerdiag.api.judging import CheckOptions
+from ligerdiag.codec import FieldError, parse_record
+from ligerdiag.ending import RunEnded
+from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
+from ligerdiag.fuzz.drawing import draw_program
+from ligerdiag.fuzz.source import render_case_file
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport, Progress
+from ligerdiag.workers.pool import count_cores
+from tools.corpus import CORPUS, read_corpus
+
+BATCH = 24
+_RIGHT = ("fresh", "lossy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrdersRow:
+    """One program."""
+
+    seed: int
+    outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Output name to its verdict, and what its numbers are in the schedule's own order."""
+    tried: int = 0
+    """Distinct orders."""
+    changed: Mapping[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
+    """Output name to the order that changes it most, and by how much."""
+    unjudged: str = ""
+
+    def list_missed(self) -> list[str]:
+        """Lists the outputs that are called fresh and change."""
+        return [name for name in self.changed if self.outputs[name][0] == Verdict.FRESH]
+
+    def list_cautious(self) -> list[str]:
+        """Lists the outputs that are called latent, and that nothing changes."""
+        if not self.tried:
+            return []
+        return [
+            name
+            for name, (verdict, _) in self.outputs.items()
+            if verdict == Verdict.LATENT and name not in self.changed
+        ]
+
+
+def judge_share(share: Share) -> None:
+    """Judges the share's programs, on one core, and appends a row for each."""
+    folder = Path(share.directory)
+    for start in range(0, len(share.seeds), BATCH):
+        if share.is_over:
+            return
+        seeds = share.seeds[start : start + BATCH]
+        path = folder / "batches" / f"programs_{seeds[0]}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            render_case_file(list(map(draw_program, seeds)), "Programs.", reference=False), encoding="utf-8"
+        )
+        cache = folder / f"cache-{os.getpid()}"
+        options = CheckOptions(
+            selectors=(str(path),),
+            targets=(share.target,),
+            usual_targets=(share.target,),
+            jobs=1,
+            timeout=share.timeout,
+            orders=share.orders,
+            cache_directory=cache,
+        )
+        report = check(options)
+        if report.interrupted:
+            raise RunEnded(report.ended_by)
+        for case in report.cases:
+            append_row(folder / "orders.jsonl", make_row(case))
+        shutil.rmtree(cache / "artifacts", ignore_errors=True)
+        shutil.rmtree(cache / "replays", ignore_errors=True)
+
+
+def make_row(case: CaseReport) -> OrdersRow:
+    """Returns the row of a program."""
+    seed = int(case.id.partition("[")[2].rstrip("]").partition("-")[0])
+    replay = case.replay
+    orders = replay.orders if replay is not None else None
+    numbers = replay.outputs if replay is not None else {}
+    why = case.error or (replay.reason if replay is not None and not replay.outputs else "")
+    return OrdersRow(
+        seed=seed,
+        outputs={
+            name: (verdict.value, numbers[name].attribution.value if name in numbers else "none")
+            for name, verdict in case.outputs.items()
+        },
+        tried=orders.tried if orders is not None else 0,
+        changed={n: (c.order, min(c.error, 1e30)) for n, c in orders.changed.items()} if orders is not None else {},
+        unjudged=why or (orders.not_covered if orders is not None else ""),
+    )
+
+
+def load_rows(folder: Path) -> dict[int, OrdersRow]:
+    """Returns the rows that are written to their end, by seed."""
+    path = folder / "orders.jsonl"
+    rows: dict[int, OrdersRow] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            row = parse_record(OrdersRow, line)
+        except FieldError:
+            continue
+        rows[row.seed] = row
+    return rows
+
+
+def describe(rows: Sequence[OrdersRow]) -> Iterator[str]:
+    """Yields the lines of a summary."""
+    for row in rows:
+        for name in row.list_missed():
+            order, error = row.changed[name]
+            yield f"MISSED {row.seed} {name}: fresh, and {error:.2g} from itself with {order}"
+    for row in rows:
+        if names := row.list_cautious():
+            yield f"cautious {row.seed} {' '.join(names)}"
+    pairs = Counter(
+        (verdict, numbers, "changes" if name in row.changed else "stays")
+        for row in rows
+        if row.tried
+        for name, (verdict, numbers) in row.outputs.items()
+    )
+    for (verdict, numbers, word), count in sorted(pairs.items()):
+        yield f"  {verdict:<10}{numbers:<14}{word:<10}{count:>7}"
+    tried = [row for row in rows if row.tried]
+    yield f"{len(rows)} programs, {sum(row.tried for row in tried)} orders of {len(tried)} of them"
+    yield f"{sum(len(row.list_missed()) for row in rows)} fresh outputs change"
+    latent = sum(verdict == Verdict.LATENT for row in tried for verdict, _ in row.outputs.values())
+    yield f"{sum(len(row.list_cautious()) for row in rows)} of {latent} latent outputs stay"
+    for reason, count in Counter(row.unjudged for row in rows if row.unjudged).most_common(8):
+        yield f"not tried, {count}: {reason[:100]}"
+
+
+app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)
+
+
+@app.command("run")
+def run(  # noqa: PLR0917 - typer reads the options from the signature
+    folder: Annotated[Path, typer.Argument(help="Where the rows are kept.")],
+    count: Annotated[int, typer.Option(min=1, help="Programs.")] = 100,
+    orders: Annotated[int, typer.Option(min=1, help="Orders of each.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="The first program.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores by default.")] = None,
+    minutes: Annotated[float, typer.Option(help="Begin nothing after that.")] = 8.0,
+    corpus: Annotated[bool, typer.Option("--corpus", help="Programs of the corpus, from that rank on.")] = False,
+    target: Annotated[str, typer.Option(help="The GPU to compile for.")] = "h100",
+) -> None:
+    """Run what is missing; exit code 1 where a fresh output changes, 2 where something is left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = load_rows(folder)
+    chosen = sorted(read_corpus(CORPUS))[seed : seed + count] if corpus else range(seed, seed + count)
+    seeds = [one for one in chosen if one not in known]
+    processes = min(jobs or count_cores(), -(-len(seeds) // 4)) if seeds else 0
+    until = time.time() + 60 * minutes
+    shares = [
+        Share(
+            directory=str(folder.resolve()),
+            seeds=tuple(seeds[number::processes]),
+            target=target,
+            timeout=120.0,
+            until=until,
+            orders=orders,
+        )
+        for number in range(processes)
+    ]
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+
+    def tell(progress: Progress) -> None:
+        typer.echo(f"{progress.done}/{progress.total}", err=True)
+
+    faults = run_shares("tools.orders", shares, folder / "orders.jsonl", tell)
+    for fault in faults:
+        typer.echo(fault, err=True)
+    for cache in folder.glob("cache-*"):
+        shutil.rmtree(cache, ignore_errors=True)
+    _finish(folder, set(chosen))
+
+
+@app.command("show")
+def show(folder: Annotated[Path, typer.Argument(help="Of an earlier run.")]) -> None:
+    """Say what is known."""
+    _finish(folder, set())
+
+
+def _finish(folder: Path, wanted: set[int]) -> None:
+    rows = load_rows(folder)
+    shown = [row for number, row in sorted(rows.items()) if not wanted or number in wanted]
+    for line in describe(shown):
+        typer.echo(line)
+    left = len(wanted - rows.keys())
+    if left:
+        typer.echo(f"{left} programs are left: the same command goes on")
+    raise typer.Exit(1 if any(row.list_missed() for row in shown) else 2 if left else 0)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        app()
+    else:
+        serve_share(judge_share)
