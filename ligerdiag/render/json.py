@@ -54,7 +54,10 @@ def make_top(*, exit_code: int | None, version: str) -> JsonObject:
 def _replay(replay: Replay) -> JsonObject:
     launches = [_launch(launch) for launch in replay.launches]
     cut = [{**make_plain(one), "line": render_place(one.line)} for one in replay.cut]
-    return {**make_plain(replay), "launches": launches, "cut": cut, "seconds": round(replay.seconds, 6)}
+    found = {**make_plain(replay), "launches": launches, "cut": cut, "seconds": round(replay.seconds, 6)}
+    if replay.orders is None:
+        del found["orders"]
+    return found
 
 
 _FOR_RULES = frozenset(

@@ -138,13 +138,11 @@ def replay_case(
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
     if orders:
-        tolerances = {name: one.tolerance for name, one in record.outputs.items()}
         with np.errstate(all="ignore"):
             tried = try_other_orders(
                 programs,
                 given.arguments,
                 KernelRunner(check_seconds=0.0, modules=modules),
-                tolerances,
                 orders,
                 seconds=orders_seconds,
                 cuts=cuts,
@@ -225,14 +223,13 @@ def try_other_orders(
     programs: Programs,
     arguments: Sequence[Array],
     runner: KernelRunner,
-    tolerances: Mapping[str, float],
     count: int,
     *,
     seconds: float = inf,
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> OrderNumbers:
-    """Runs the schedule in so many other legal orders; see `orders`. tolerances: by output name."""
+    """Runs the schedule in so many other legal orders; see `orders`."""
     signature = programs.signature
     given = split_arguments(signature, arguments)
     try:
@@ -244,7 +241,7 @@ def try_other_orders(
             most=cuts.optimized,
             multiply=multiply,
         )
-        return try_orders(schedule, lambda one: run_schedule(one, signature, given), tolerances, count, seconds)
+        return try_orders(schedule, lambda one: run_schedule(one, signature, given), count, seconds)
     except NotCoveredError as error:
         return OrderNumbers(not_covered=str(error))
 

@@ -35,6 +35,19 @@ CASE = Case(name="lucky", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 """,
 )
 
+MERGED_TWIN = make_example(
+    about="XLA computes the product once. The second reader means it as it was, and happens to come first, or is clobbered.",
+    code="""\
+def step(x, w):
+    h = x @ w
+    sums = sum_and_double(h)
+    return {"sum": sums.sum() + (x @ w).sum()}
+
+
+CASE = Case(name="merged", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
 RULE = Rule(
     id="LD003",
     name="latent-order",
@@ -42,14 +55,18 @@ RULE = Rule(
     summary="right today, only because the schedule happens to be so",
     what_it_does="""\
 Reports a reader that sees (or, where it needs the original, does not yet see) a hidden write as intended, when no path of
-data or control edges between the kernel call and the reader forces that order.""",
+data or control edges between the kernel call and the reader forces that order. It need not read the overwritten value by
+the author's own name: where the author computes the same value twice, XLA computes it once, and the kernel overwrites both.
+No output that depends on such a read is fresh.""",
     why="""\
 The next XLA, another flag, another GPU or an autotuned GEMM may order the two the other way round. Tests that pass on the
 A100 in the lab fail on the H100 in the cluster.""",
     what_to_do="""\
 The same as for LD001: make the overwritten operand an output of the call and read that.""",
     limits="""\
-Only the order of this artifact's schedule is judged. How likely another order is, is not.""",
+Only the instructions of this artifact's schedule are ordered anew. How likely another order is, is not judged;
+`ligerdiag check --orders 20` replays the schedule in twenty others, and says which outputs change. One that depends on the
+read and would be the same either way, as its other operand is zero, is called latent all the same.""",
     references=('github.com/phlippe/liger_kernels (README: "seems to be by chance")',),
     reproduced=(
         Reproduction(
@@ -59,7 +76,7 @@ Only the order of this artifact's schedule is judged. How likely another order i
             missing="the schedule of the author's GPU",
         ),
     ),
-    bad=(LUCKY_READER,),
+    bad=(LUCKY_READER, MERGED_TWIN),
     good=(ALIASED,),
     check=check,
     explains=Verdict.LATENT,

@@ -1,0 +1,104 @@
+"""Orders keep operands, control edges and effects, and bring each read before a kernel in one and behind it in another."""
+
+import pytest
+
+from ligerdiag.hlo.legal_orders import LegalOrder, draw_orders, is_legal
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.xla_pb2 import HloInstructionProto
+from tests.hlo.building import Builder, array, find, tuple_of
+
+
+def read(builder: Builder) -> HloModule:
+    for computation in builder.proto.hlo_module.computations:
+        builder.schedule(computation)
+    return parse_hlo(builder.bytes())[0]
+
+
+def place(order: LegalOrder, one: HloInstructionProto) -> int:
+    return next(at for some in order.sequences.values() for at, i in enumerate(some) if i.id == one.id)
+
+
+def write_chain() -> tuple[Builder, dict[str, HloInstructionProto]]:
+    """Two kernels on values of their own, and three readers of the first: nothing orders it with `free`, a control edge with
+    `held`, what it returns with `behind`."""
+    builder = Builder()
+    entry = builder.computation("entry")
+    x = builder.add(entry, "parameter")
+    h, g = builder.add(entry, "negate", [x]), builder.add(entry, "sine", [x])
+    held, free = builder.add(entry, "abs", [h]), builder.add(entry, "cosine", [h])
+    kernel = builder.add(entry, "custom-call", [h])
+    kernel.control_predecessor_ids.append(held.id)
+    behind = builder.add(entry, "add", [h, kernel])
+    other = builder.add(entry, "custom-call", [g])
+    builder.add(entry, "tuple", [held, free, behind, other], shape=tuple_of(*[array(4)] * 4))
+    return builder, {"free": free, "held": held, "behind": behind, "kernel": kernel, "other": other}
+
+
+def test_every_order_is_legal_and_none_is_left_out() -> None:
+    builder, named = write_chain()
+    module = read(builder)
+    orders = list(draw_orders(module, [named["kernel"].id, named["other"].id], 40))
+    assert len(orders) == 40
+    assert all(is_legal(module.entry, order.sequences[module.entry.id]) for order in orders)
+
+    def before(one: str, two: str) -> set[bool]:
+        return {place(order, named[one]) < place(order, named[two]) for order in orders}
+
+    assert before("held", "kernel") == {True}
+    assert before("kernel", "behind") == {True}
+    assert before("free", "kernel") == before("kernel", "other") == before("free", "other") == {True, False}
+    assert before("other", "behind") == {True, False}
+
+
+def test_the_first_two_have_the_kernels_first_and_last() -> None:
+    builder, named = write_chain()
+    first, last = draw_orders(read(builder), [named["kernel"].id, named["other"].id], 2)
+    assert place(first, named["kernel"]) < place(first, named["free"])
+    assert place(last, named["kernel"]) > place(last, named["free"])
+    assert (first.late, first.name) == (frozenset(), "kernels first (0)")
+
+
+def test_an_order_that_breaks_an_edge_is_not_legal() -> None:
+    builder, named = write_chain()
+    module = read(builder)
+    sequence = list(module.entry.sequence)
+    at = next(n for n, one in enumerate(sequence) if one.id == named["held"].id)
+    assert is_legal(module.entry, sequence)
+    assert not is_legal(module.entry, [*sequence[:at], *sequence[at + 1 :], sequence[at]])
+    assert not is_legal(module.entry, sequence[1:])
+
+
+def test_effects_keep_their_order_and_a_kernel_in_a_loop_moves_the_loop() -> None:
+    builder = Builder()
+    body = builder.computation("body")
+    state = builder.add(body, "parameter")
+    kernel = builder.add(body, "custom-call", [state])
+    inner = builder.add(body, "abs", [state])
+    builder.add(body, "add", [inner, kernel])
+    condition = builder.computation("condition")
+    builder.add(condition, "is-finite", [builder.add(condition, "parameter")])
+    entry = builder.computation("entry")
+    x = builder.add(entry, "parameter")
+    loop = builder.add(entry, "while", [x], calls=[body, condition])
+    reader = builder.add(entry, "sine", [x])
+    draws = [builder.add(entry, "rng-get-and-update-state") for _ in range(3)]
+    builder.add(entry, "tuple", [loop, reader, *draws], shape=tuple_of(*[array(4)] * 5))
+    module = read(builder)
+    orders = list(draw_orders(module, [kernel.id], 30))
+    assert {tuple(sorted(draws, key=lambda one: place(order, one))) == tuple(draws) for order in orders} == {True}
+    assert {place(order, loop) < place(order, reader) for order in orders} == {True, False}
+    assert {place(order, kernel) < place(order, inner) for order in orders} == {True, False}
+    assert all(find(module, loop).called_computations[0] in order.sequences for order in orders)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_seed_draws_the_same_orders_each_time(seed: int) -> None:
+    builder, named = write_chain()
+    module = read(builder)
+
+    def draw() -> list[list[int]]:
+        orders = draw_orders(module, [named["kernel"].id], 12, seed)
+        return [[one.id for one in order.sequences[module.entry.id]] for order in orders]
+
+    assert draw() == draw()

@@ -1,0 +1,79 @@
+"""`check --orders`: fresh outputs stay what they are in every order that XLA may choose, and lucky ones do not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.judgement.agreement import compute_disagreements, find_order_changes
+from ligerdiag.model.findings import OrderChange, OrderNumbers, Verdict
+from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.render.json import render_json
+from ligerdiag.render.terminal.spans import compute_text
+from ligerdiag.render.terminal.summary import render_replays
+
+MERGED = Path(__file__).parents[1] / "analysis" / "programs" / "merged.py"
+BY_DAY = (
+    "luck[joined_with_the_kernels]",
+    "luck[state_that_a_loop_hands_on]",
+    "luck[body_of_a_scan]",
+    "forced[the_kernel_needs_the_reader]",
+    "forced[another_branch]",
+    "forced[body_whose_reader_needs_the_kernel]",
+)
+
+
+def check(cache: Path, *names: str, orders: int = 12) -> CheckReport:
+    selectors = tuple(f"{MERGED}::{name}" for name in names) or (str(MERGED),)
+    return api.check(api.CheckOptions(selectors=selectors, orders=orders, cache_directory=cache))
+
+
+def require_right(case: CaseReport) -> None:
+    """The verdicts are those that the file's author derived; what is fresh stays, and what is latent changes."""
+    assert (case.mismatch, case.error, case.disagreements) == ("", "", ())
+    assert case.replay is not None
+    assert case.replay.orders is not None
+    assert case.replay.orders.tried > 0
+    changed = case.replay.orders.changed
+    for name, verdict in case.outputs.items():
+        if verdict in (Verdict.FRESH, Verdict.LATENT):
+            assert (name in changed) is (verdict is Verdict.LATENT), (case.id, name)
+
+
+def test_a_fresh_output_stays_and_a_lucky_one_changes(shared_cache: Path) -> None:
+    cases = check(shared_cache, *BY_DAY).cases
+    assert len(cases) == len(BY_DAY)
+    for case in cases:
+        require_right(case)
+
+
+@pytest.mark.nightly
+def test_all_twins_and_all_that_is_forced(shared_cache: Path) -> None:
+    for case in check(shared_cache, orders=20).cases:
+        require_right(case)
+
+
+def test_the_report_says_what_was_tried_and_what_changed(shared_cache: Path) -> None:
+    report = check(shared_cache, *BY_DAY)
+    text = "\n".join(map(compute_text, render_replays(report, width=None, verbose=False)))
+    assert "legal orders beside the schedules' own: 3 of 12 outputs changed" in text
+    assert "`other`, latent: 0.5 from itself with" in text
+    assert '"orders":' in render_json(report)
+
+
+def test_nothing_is_tried_where_nothing_is_asked(shared_cache: Path) -> None:
+    (case,) = check(shared_cache, BY_DAY[0], orders=0).cases
+    assert case.replay is not None
+    assert case.replay.orders is None
+
+
+def test_a_fresh_output_that_changes_is_a_bug(shared_cache: Path) -> None:
+    (case,) = check(shared_cache, BY_DAY[3]).cases
+    assert case.replay is not None
+    moved = OrderNumbers(tried=1, changed={"other": OrderChange(order="kernels last (1)", error=0.5)})
+    replay = replace(case.replay, orders=moved)
+    assert find_order_changes(case.outputs, replay).keys() == {"other"}
+    (found,) = compute_disagreements(case.outputs, (), replay, None)
+    assert (found.output, found.evidence[1]) == ("other", ("orders", "0.5 from itself with kernels last (1)"))
+    assert find_order_changes({"other": Verdict.LATENT}, replay) == {}
