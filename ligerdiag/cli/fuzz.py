@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 HELP = """Is ligerdiag right about programs that nobody has seen? Draws random programs around
 kernels that overwrite an operand, compiles, judges and replays each, and says where the
-verdict on the schedule and the numbers cannot both be true and no finding explains it, or
-where an output that is called fresh changes in another order that XLA may choose.
+verdict on the schedule and the numbers cannot both be true, and no finding explains it, or
+an output that is called fresh is another one in another order that XLA may choose.
 
 A program is drawn from its seed: the same seed, the same program. What is known is in
 DIR/programs.jsonl, a line a program; a campaign that was ended goes on where it was.
