@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
+from ligerdiag.model.findings import FAR, Attribution
 
 FOLDER = Path(__file__).parent
-VALUES = {"last_kept": ["y"], "first_kept": ["y"], "of_an_argument": ["y"], "in_a_loop": ["y"]}
+VALUES = {"last_kept": ["y"], "referenced": ["y"], "first_kept": ["y"], "of_an_argument": ["y"], "in_a_loop": ["y"]}
 _OF_Y = ("plain", "of_an_argument", "in_a_branch", "in_a_function", "written_again", "three_times")
 REFS = {name: ["y"] for name in _OF_Y} | {"in_a_scan": ["last", "sums"]}
 """By case: the outputs that lack a part. The other cases have no finding."""
@@ -18,12 +19,23 @@ REFS = {name: ["y"] for name in _OF_Y} | {"in_a_scan": ["last", "sums"]}
 def test_one_value_as_two_operands(shared_cache: Path) -> None:
     options = api.CheckOptions(selectors=(str(FOLDER / "values_twice.py"),), cache_directory=shared_cache, replay=False)
     cases = api.check(options).cases
-    assert len(cases) == 7
+    assert len(cases) == 8
     found = {case.id: [one for one in case.findings if one.rule == "LD026"] for case in cases}
     assert {name: list(one.outputs) for name, some in found.items() for one in some} == VALUES
     (finding,) = found["last_kept"]
     assert "one value is operands 0 and 1 of `" in finding.message
     assert finding.message.endswith("of output 0 and output 1 one is dropped")
+
+
+def test_a_lost_half_is_no_loss_of_digits(shared_cache: Path) -> None:
+    """The relative error is 0.44, and roundings come to a ten-thousandth."""
+    options = api.CheckOptions(selectors=(f"{FOLDER / 'values_twice.py'}::referenced",), cache_directory=shared_cache)
+    (case,) = api.check(options).cases
+    assert case.replay is not None
+    assert 0.3 < case.replay.reference["y"] < FAR
+    assert case.replay.outputs["y"].attribution is Attribution.FRESH
+    assert {"LD016", "LD026"} <= {one.rule for one in case.findings}
+    assert not case.disagreements
 
 
 @pytest.mark.nightly

@@ -66,6 +66,12 @@ def a_place_to_work_in(y: Any, x: Any) -> Any:
     return {"y": call(zeros, zeros, x, whole_kernel)[0]}
 
 
+def fill(y: Any, x: Any) -> Any:
+    """What the author of `last_kept` means."""
+    return {"y": jnp.concatenate([x[: N // 2] + 10, x[N // 2 :] + 20])}
+
+
 TWICE = (last_kept, first_kept, of_an_argument, in_a_loop)
 ONCE = (both_kept, two, a_place_to_work_in)
 CASES = tuple(Case(name=one.__name__, function=one, args=(Arg(shape=(N,)), Arg(shape=(N,)))) for one in TWICE + ONCE)
+CASES += (Case(name="referenced", function=last_kept, reference=fill, args=(Arg(shape=(N,)), Arg(shape=(N,)))),)
