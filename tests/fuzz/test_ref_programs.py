@@ -20,6 +20,8 @@ from tests.fuzz.test_programs import walk
 PROGRAMS = tuple(draw_program(REFS + number) for number in range(600))
 DAY, NIGHT = 7, 60
 """Programs."""
+FAULTS = (REFS + 101,)
+"""Programs of which a rule or the analysis once raised: a schedule with a call that the program lacks."""
 _CALLS = ("loss", "squash", "layer", *KERNELS)
 """Words of steps that call a kernel."""
 
@@ -137,11 +139,12 @@ def test_all_are_compiled_and_have_numbers(
 ) -> None:
     """By day as few as use every part and every way of calling a kernel. What was once called wrong is as expected."""
     python = request.getfixturevalue("plain_python") if generation == "newest" else Path(sys.executable)
-    cases = check(choose(count), python, tmp_path)
+    programs = [*choose(count), *(map(draw_program, FAULTS) if count == NIGHT else ())]
+    cases = check(programs, python, tmp_path)
     assert [case["error"] for case in cases if case["error"]] == []
     assert [case["id"] for case in cases if case["replay"]["state"] != "done"] == []
     others = [case for case in cases if not case["id"].startswith("fuzz")]
-    assert len(cases) == count + len(others)
+    assert len(cases) == len(programs) + len(others)
     assert [(case["id"], case["status"], case["disagreements"]) for case in others] == [
         (name, "as expected", []) for name in ("backwards", "again", "carried")
     ]
