@@ -16,7 +16,6 @@ from ligerdiag.fuzz.drawing import Drawer, Scope
 from ligerdiag.fuzz.programs import (
     COLUMNS,
     FORMS,
-    KERNELS,
     KINDS,
     LAYOUTS,
     PALLAS,
@@ -35,7 +34,7 @@ from ligerdiag.fuzz.programs import (
 DIFFERENTIATED, REPEATED, _ANY = KINDS
 _LAYERS = ("bend", "left", "upper")
 _DECLARED = (*REF_MODES, "aliased", "out_of_place")
-_WITHOUT_REF = ("aliased", "out_of_place")
+_WITHOUT_REF = ("in_place", "aliased", "out_of_place")
 """Of a kernel in what is differentiated without a rule of its own: JAX would differentiate a call with a Ref."""
 
 
@@ -77,8 +76,7 @@ class _RefDrawer(Drawer):
         step = super().draw_kernel(scope)
         if step.mode == "hidden" or step.word in PALLAS or self.pick.random() < 0.2:
             return step
-        modes = REF_MODES if KERNELS[step.word] == 1 or step.word == "damp" else ("ref", "read")
-        return Step(word=step.word, inputs=step.inputs, outputs=step.outputs, mode=self.pick.choice(modes))
+        return Step(word=step.word, inputs=step.inputs, outputs=step.outputs, mode=self.pick.choice(REF_MODES))
 
     def draw_construct(self, scope: Scope) -> Step | None:
         chance = self.pick.random()

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 
 from ligerdiag.codec import FieldError, parse_record
@@ -12,6 +13,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.judgement.agreement import WRONG, find_order_changes
 from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport
+from ligerdiag.replay.service.more_draws import WRONG as FAR_ABOVE
 from ligerdiag.replay.service.more_draws import DrawsAnswer, Word
 
 _REFERENCE = "LD016"
@@ -72,7 +74,8 @@ class JudgedProgram:
     notes: tuple[str, ...] = ()
     """What the analysis does not cover."""
     unlike: tuple[str, ...] = ()
-    """Names of the outputs that program order, on numbers, gives otherwise than the formulas in plain jnp."""
+    """Names of the outputs that program order, on numbers, gives otherwise than the formulas in plain jnp, by more than
+    roundings come to (`more_draws`, 2)."""
     unjudged: str = ""
     """Why there are no numbers to hold the verdict against: XLA aborts, or replay does not compute the program."""
 
@@ -159,7 +162,7 @@ def judge_case(case: CaseReport) -> JudgedProgram:
         tried=0 if orders is None else orders.tried,
         moved={} if orders is None else {name: one.error for name, one in orders.changed.items()},
         notes=case.coverage.not_covered,
-        unlike=tuple(name for one in case.findings if one.rule == _REFERENCE for name in one.outputs),
+        unlike=_list_unlike(case),
         unjudged=unjudged,
     )
 
@@ -224,9 +227,19 @@ def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
     for one in [one for one in case.disagreements if one.output not in moved]:
         yield f"verdict-{one.static.value}-{one.numbers.value}".replace(" ", "-"), one.message
     called_wrong = {name for name, verdict in case.outputs.items() if verdict in CALLED_WRONG}
+    unlike = _list_unlike(case)
     for finding in case.findings:
-        if finding.rule == _REFERENCE and not (_explains(case) and called_wrong.issuperset(finding.outputs)):
+        if finding.rule == _REFERENCE and unlike and not (_explains(case) and called_wrong.issuperset(unlike)):
             yield "reference", finding.message
+
+
+def _list_unlike(case: CaseReport) -> tuple[str, ...]:
+    """Names of the outputs whose error against the reference is that of a wrong number, and not of many roundings."""
+    if case.replay is None:
+        return ()
+    error, tolerance = case.replay.reference, case.replay.reference_tolerance
+    named = [name for finding in case.findings if finding.rule == _REFERENCE for name in finding.outputs]
+    return tuple(name for name in named if not error.get(name, inf) <= FAR_ABOVE * tolerance.get(name, 0.0))
 
 
 def _explains(case: CaseReport) -> bool:

@@ -178,12 +178,12 @@ def sum_and_double(x):
 
 _DECLARED_CALL = """\
 @triton.jit
-def aliased_kernel(x_ptr, sum_ptr, declared_ptr, COLUMNS: tl.constexpr):
+def aliased_kernel(x_ptr, sum_ptr, spare_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
     at = row * COLUMNS + tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + at)
     tl.store(sum_ptr + row, tl.sum(x))
-    tl.store(x_ptr + at, 2 * x)  # `declared_ptr` is for `call_in_place`
+    tl.store(x_ptr + at, 2 * x)  # `spare_ptr` is for `call_in_place`
 
 
 def sum_and_double_declared(x):

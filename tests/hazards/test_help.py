@@ -81,7 +81,6 @@ def check(folder: Path, python: Path) -> dict[str, Any]:
     return {case["id"]: case for case in json.loads(done.stdout)["cases"]}
 
 
-@pytest.mark.xfail(strict=True, reason="the help shows a Ref or an alias, and `call_in_place` takes one operand")
 @pytest.mark.parametrize("generation", ["newest", "pinned"])
 def test_the_help_applied_makes_every_output_right(
     generation: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -59,13 +59,15 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
     parameters: defaultdict[int, list[int]] = defaultdict(list)
     origins: defaultdict[int, set[TagPath]] = defaultdict(set)
     definitions: Counter[int] = Counter()
+    modules = {write.index: write.module for write in writes}
     for index, prefix, computation, values, frames in _group_origins(writes, parameters):
-        module = writes[0].module
+        module = modules[index]
         defining = {value.id for value in values}
         definitions[index] += len(defining)
         for carrier in _find_carriers(module, computation, values, frames):
             own = module.find_tag_path(carrier)
-            instructions[(*prefix, *own), carrier.id].append(index)
+            if module is writes[0].module:  # one of the schedule's own has no place in the program
+                instructions[(*prefix, *own), carrier.id].append(index)
             if own:
                 paths[(*prefix, *own)].append((carrier, index))
                 if carrier.id in defining:

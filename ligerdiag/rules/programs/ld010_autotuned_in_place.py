@@ -213,7 +213,7 @@ AUTOTUNED_DONATED = make_example(
     + """\
 @triton.autotune(configs=TWO, key=[])
 @triton.jit
-def tuned_kernel(x_ptr, sum_ptr, declared_ptr, COLUMNS: tl.constexpr):
+def tuned_kernel(x_ptr, sum_ptr, spare_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
     at = row * COLUMNS + tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + at)

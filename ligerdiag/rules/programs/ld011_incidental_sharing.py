@@ -183,7 +183,7 @@ SCALED_IN_PLACE = make_example(
     about="Input and output share bytes, and each program reads what it overwrites, and only that.",
     code="""\
 @triton.jit
-def scale_kernel(x_ptr, declared_ptr, COLUMNS: tl.constexpr):
+def scale_kernel(x_ptr, spare_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + at)
     tl.store(x_ptr + at, x / tl.sum(x * x))
@@ -202,7 +202,7 @@ REVERSED_IN_PLACE = make_example(
     about="Rows in reverse, in place: the last rows are read when the first ones stand in them already.",
     code="""\
 @triton.jit
-def reverse_kernel(x_ptr, declared_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def reverse_kernel(x_ptr, spare_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
     tl.store(x_ptr + row * COLUMNS + column, tl.load(x_ptr + (ROWS - 1 - row) * COLUMNS + column))

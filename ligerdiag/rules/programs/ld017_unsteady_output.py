@@ -35,7 +35,7 @@ RACING_ROWS = make_example(
     about="Thousands of programs add to one number by an atomic; the order of the additions is another one in each run.",
     code="""\
 @triton.jit
-def total_kernel(x_ptr, total_ptr, declared_ptr, COLUMNS: tl.constexpr):
+def total_kernel(x_ptr, total_ptr, spare_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     tl.atomic_add(total_ptr, tl.sum(tl.load(x_ptr + at)))
 
