@@ -32,6 +32,7 @@ GIVEN_AWAY = {
     "LD021": "mixed-up-donations",
     "LD022": "broken-alias",
     "LD023": "moved-by-jax",
+    "LD024": "shared-bytes",
     "LD025": "unwritten-read",
 }
 """Every id that was ever given away, whether its rule exists (still, already) or not. Lines are only added."""

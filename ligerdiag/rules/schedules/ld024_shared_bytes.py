@@ -182,7 +182,7 @@ RULE = Rule(
     id="LD024",
     name="shared-bytes",
     severity=Severity.ERROR,
-    summary="XLA has two values in the same bytes while both are alive",
+    summary="two values lie in the same bytes while both are alive: XLA's own mistake",
     what_it_does="""\
 Walks over the schedule, loops and branches included, with the bytes of XLA's buffer assignment, and notes which value was
 written where last. It reports every read that finds another value than the one that its operand means, results of one
