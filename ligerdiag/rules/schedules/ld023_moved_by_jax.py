@@ -129,7 +129,7 @@ RULE = Rule(
     id="LD023",
     name="moved-by-jax",
     severity=Severity.ERROR,
-    summary="JAX has moved the read of a Ref before the write, or shares the Ref between iterations",
+    summary="a read of a Ref that JAX has moved before the write, or a Ref that it shares between iterations",
     what_it_does="""\
 Compares the program as written, in which a Ref is a value and whatever writes it gives another one, with the program that
 JAX gives to XLA. A kernel call or a store is reported if an output needs what it leaves in a Ref, and does not get it, or
