@@ -127,7 +127,18 @@ def find_lost_refs(
                 reader=next((operations[path] for path in readers if path in operations), None),
             )
         )
-    return tuple(found)
+    return _drop_followers(found, moves)
+
+
+def _drop_followers(found: Sequence[LostRef], moves: Sequence[MovedRef]) -> tuple[LostRef, ...]:
+    """Leaves out calls of which the trace knows no move, and whose outputs miss another one that it knows a move of: what
+    they return is stored in a Ref, say."""
+    known = {(name, one.verdict) for one in found if one.find_moves(moves) for name in one.outputs}
+    return tuple(
+        one
+        for one in found
+        if one.find_moves(moves) or one.is_missing or any((name, one.verdict) not in known for name in one.outputs)
+    )
 
 
 def _list_lines(module: HloModule) -> dict[int, tuple[str, int] | None]:

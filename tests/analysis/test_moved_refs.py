@@ -98,6 +98,17 @@ def test_the_call_that_is_dropped_is_missing_and_not_the_other(
     assert all(finding.source is not None and "doubling_kernel" in finding.source.file for finding in found)
 
 
+@pytest.mark.nightly
+def test_pallas_is_not_accused_and_other_derivatives_are_seen(shared_cache: Path) -> None:
+    cases = check(PROGRAMS / "refs_beside.py", shared_cache)
+    moved = {"pallas_in_zeros", "twice", "linear", "jvp_rule", "vjp_rule"}
+    assert len(cases) == 10
+    for name, case in cases.items():
+        assert set(case.outputs.values()) == {STALE if name in moved else FRESH}, name
+        assert list_rules(case) == (["LD023"] if name in moved else []), name
+        assert all(finding.kernel == "" for finding in case.findings), name
+
+
 def check_plainly(python: Path, folder: Path, *selectors: str) -> dict[str, Any]:
     """Returns the cases of a run in the environment that has Refs for kernels."""
     done = subprocess.run(
