@@ -22,8 +22,10 @@ class _Pending:
 
     written: list[tuple[int, Array]] = field(default_factory=list[tuple[int, Array]])
     """(argument, bytes)"""
-    read: list[tuple[int, Array, Operation, int]] = field(default_factory=list[tuple[int, Array, Operation, int]])
-    """(argument, bytes, operation, the first program), of what nobody had written."""
+    read: list[tuple[int, Array, int, Operation, int]] = field(
+        default_factory=list[tuple[int, Array, int, Operation, int]]
+    )
+    """(argument, first bytes, bytes of an element, operation, the first program), of what nobody had written."""
 
 
 class WrittenBytes:
@@ -45,24 +47,27 @@ class WrittenBytes:
         self, argument: int, op: Operation, offsets: Array, width: int, programs: Array, *, reads: bool, writes: bool
     ) -> None:
         """Takes note of an operation's elements. offsets, programs: i64[elements], in bytes and numbers of the grid."""
-        written, places = self._written[argument], offsets[:, np.newaxis] + np.arange(width)
+        written = self._written[argument]
+        known = written[offsets]
+        for byte in range(1, width):
+            known &= written[offsets + byte]
+        if bool(known.all()):
+            return
+        fresh = offsets[~known]
         if reads and (not writes or id(op) in self._updates):
-            old = ~written[places].all(axis=1)
-            if bool(old.any()):
-                found = places[old]
-                unwritten = found[~written[found]]
-                self._pending.read.append((argument, np.unique(unwritten), op, int(programs[old][0])))
-        if writes:
-            fresh = places[~written[places]]
-            if fresh.size:
-                written[fresh] = True
-                self._pending.written.append((argument, fresh))
+            self._pending.read.append((argument, fresh, width, op, int(programs[~known][0])))
+        for byte in range(width if writes else 0):
+            places = fresh + byte
+            places = places[~written[places]]
+            written[places] = True
+            self._pending.written.append((argument, places))
 
     def commit(self) -> None:
         """Keeps what the batch has added."""
-        for argument, places, op, program in self._pending.read:
-            self._old[argument][places] = True
-            self._first.setdefault(argument, (op, program, int(places[0])))
+        for argument, offsets, width, op, program in self._pending.read:
+            for byte in range(width):
+                self._old[argument][offsets + byte] = True
+            self._first.setdefault(argument, (op, program, int(offsets[0])))
         self._pending = _Pending()
 
     def take_back(self) -> None:
