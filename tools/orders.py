@@ -4,7 +4,8 @@ Each program is compiled, judged, and replayed in so many orders that XLA may ch
 output that is called fresh and changes is missed. One that is called latent, is right, and changes in no order is called so
 without need, as far as these orders and arguments tell. DIR/orders.jsonl has a line a program, written as soon as it is
 known; a run goes on behind what is there. Programs are those of `ligerdiag fuzz`, by seed; `--corpus` takes those of
-tests/fuzz/corpus.txt.
+tests/fuzz/corpus.txt. With `--twins` each program is computed once more beside itself, by formulas and without a kernel:
+XLA merges what is the same in both, and the kernels overwrite it.
 """
 
 import os
@@ -32,6 +33,24 @@ from ligerdiag.workers.pool import count_cores
 from tools.corpus import CORPUS, read_corpus
 
 BATCH = 24
+TWINS = "twins"
+"""Name of the empty file that says so in a folder of programs with twins."""
+_TWINNED = """
+
+def beside_formulas(function, formulas):
+    def both(*arguments):
+        plain = formulas(*arguments)
+        return {**function(*arguments), **{f"{name}_plain": value for name, value in plain.items()}}
+
+    return both
+
+
+import dataclasses
+
+CASES = tuple(
+    dataclasses.replace(case, function=beside_formulas(case.function, case.reference), reference=None) for case in CASES
+)
+"""
 _RIGHT = ("fresh", "lossy")
 
 
@@ -72,9 +91,7 @@ def judge_share(share: Share) -> None:
         seeds = share.seeds[start : start + BATCH]
         path = folder / "batches" / f"programs_{seeds[0]}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            render_case_file(list(map(draw_program, seeds)), "Programs.", reference=False), encoding="utf-8"
-        )
+        path.write_text(render_programs(seeds, twins=(folder / TWINS).exists()), encoding="utf-8")
         cache = folder / f"cache-{os.getpid()}"
         options = CheckOptions(
             selectors=(str(path),),
@@ -92,6 +109,12 @@ def judge_share(share: Share) -> None:
             append_row(folder / "orders.jsonl", make_row(case))
         shutil.rmtree(cache / "artifacts", ignore_errors=True)
         shutil.rmtree(cache / "replays", ignore_errors=True)
+
+
+def render_programs(seeds: Sequence[int], *, twins: bool) -> str:
+    """Returns the source of a case file."""
+    source = render_case_file(list(map(draw_program, seeds)), "Programs.", reference=twins)
+    return source + _TWINNED if twins else source
 
 
 def make_row(case: CaseReport) -> OrdersRow:
@@ -164,11 +187,16 @@ def run(  # noqa: PLR0917 - typer reads the options from the signature
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores by default.")] = None,
     minutes: Annotated[float, typer.Option(help="Begin nothing after that.")] = 8.0,
     corpus: Annotated[bool, typer.Option("--corpus", help="Programs of the corpus, from that rank on.")] = False,
+    twins: Annotated[bool, typer.Option("--twins", help="Each program beside itself, without kernels.")] = False,
     target: Annotated[str, typer.Option(help="The GPU to compile for.")] = "h100",
 ) -> None:
     """Run what is missing; exit code 1 where a fresh output changes, 2 where something is left."""
     folder.mkdir(parents=True, exist_ok=True)
     known = load_rows(folder)
+    if known and (folder / TWINS).exists() != twins:
+        raise typer.BadParameter("expected a folder of its own for programs with twins")
+    if twins:
+        (folder / TWINS).touch()
     chosen = sorted(read_corpus(CORPUS))[seed : seed + count] if corpus else range(seed, seed + count)
     seeds = [one for one in chosen if one not in known]
     processes = min(jobs or count_cores(), -(-len(seeds) // 4)) if seeds else 0

@@ -41,6 +41,7 @@ from ligerdiag.replay.runs.schedule import ScheduleRunner, calls_kernel, is_kern
 
 _NAMES = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.FORWARDS, Trait.UPDATE)
 _DONES, _STARTS = having(Trait.DONE), having(Trait.START)
+_RUNS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 _SLICES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT) | {"slice", "dynamic-slice"}
 _NOTHING = having(Trait.LAUNCHES_NOTHING) - _NAMES
 
@@ -162,7 +163,7 @@ class OrderRunner(ScheduleRunner):
 
     def _start(self, start: HloInstruction, active: Sequence[int]) -> None:
         called = [self.module.computations[number] for number in start.called_computations]
-        if start.opcode == "async-start" and called[0].sequence:
+        if start.opcode in _RUNS_COMPUTATION and called[0].sequence:
             self._enter(start, called[0], active)
         else:
             ScheduleRunner._execute(self, start, active)
