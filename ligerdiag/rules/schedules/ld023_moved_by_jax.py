@@ -130,7 +130,7 @@ RULE = Rule(
     name="moved-by-jax",
     severity=Severity.ERROR,
     party=Party.JAX,
-    summary="JAX has moved the read of a Ref before the write, or shares the Ref between iterations",
+    summary="the read of a Ref has come before the write, or iterations share the Ref: JAX has moved it",
     what_it_does="""\
 Compares the program as written, in which a Ref is a value and whatever writes it gives another one, with the program that
 JAX gives to XLA. A kernel call or a store is reported if an output needs what it leaves in a Ref, and does not get it, or
