@@ -34,6 +34,7 @@ GIVEN_AWAY = {
     "LD023": "moved-by-jax",
     "LD024": "shared-bytes",
     "LD025": "unwritten-read",
+    "LD026": "one-ref-twice",
 }
 """Every id that was ever given away, whether its rule exists (still, already) or not. Lines are only added."""
 

@@ -9,7 +9,7 @@ from ligerdiag.effects.access import OldRead
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity, SourceLine, UnwrittenRead
-from ligerdiag.rules.rule import Measured, Reproduction, Rule, Settled, make_example
+from ligerdiag.rules.rule import Measured, Party, Reproduction, Rule, Settled, make_example
 from ligerdiag.rules.wording import advise_zeros, render_at
 
 _BROKEN = "LD022"
@@ -192,6 +192,7 @@ RULE = Rule(
     id="LD025",
     name="unwritten-read",
     severity=Severity.ERROR,
+    party=Party.KERNEL,
     summary="a kernel reads an output that nobody has written",
     what_it_does="""\
 Follows the addresses and masks of every load, store and atomic operation for all programs of the launch's grid. It reports
