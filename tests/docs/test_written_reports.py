@@ -10,6 +10,15 @@ from ligerdiag.model.report import CaseReport
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 FRESH = Verdict.FRESH
+REPRODUCERS: dict[str, tuple[dict[str, Verdict], set[str]]] = {
+    "workspace": ({"first": FRESH, "second": Verdict.CLOBBERED}, {"LD004", "LD006", "LD008"}),
+    "workspace_mended": ({"first": FRESH, "second": FRESH}, set()),
+    "add_eight": ({"output": Verdict.UNKNOWN}, {"LD013"}),
+    "add_all": ({"output": FRESH}, set()),
+    "stacked": ({"doubled": Verdict.STALE}, {"LD022"}),
+    "halves": ({"doubled": Verdict.STALE}, {"LD022"}),
+}
+"""Name of a case to the verdicts of its outputs and its rules; tests/hazards/test_newest_examples.py has them, too."""
 
 
 @pytest.fixture(scope="module")
@@ -22,15 +31,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseReport]:
 
 
 @pytest.mark.parametrize(
-    ("name", "verdicts", "rules"),
-    [
-        ("workspace", {"first": FRESH, "second": Verdict.CLOBBERED}, {"LD004", "LD006", "LD008"}),
-        ("workspace_mended", {"first": FRESH, "second": FRESH}, set[str]()),
-        ("add_eight", {"output": FRESH}, {"LD013"}),
-        ("add_all", {"output": FRESH}, set[str]()),
-        ("stacked", {"doubled": Verdict.STALE}, {"LD022"}),
-        ("halves", {"doubled": Verdict.STALE}, {"LD022"}),
-    ],
+    ("name", "verdicts", "rules"), [(name, verdicts, rules) for name, (verdicts, rules) in REPRODUCERS.items()]
 )
 def test_a_reproducer_has_the_report_s_findings(
     cases: dict[str, CaseReport], name: str, verdicts: dict[str, Verdict], rules: set[str]
