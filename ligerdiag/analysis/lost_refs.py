@@ -17,7 +17,7 @@ Not seen: a Ref whose reads and writes JAX has parted before they are in a funct
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers, is_same_operation
@@ -96,12 +96,16 @@ def find_lost_refs(
         {one.name: space.mark(one.name) for one in stores},
         frozenset(move.call for move in moves if move.kind is RefMove.SHARED),
     )
+    unread: defaultdict[TagPath, set[int]] = defaultdict(set)
+    for write in writes:
+        if _overwrites_all(write, effects_of):
+            unread[write.tag_path].add(write.operand)
     settled = {tag for tag, _ in _list_lines(program).items() & _list_lines(lowered).items()}
     wrong = {
         path: differing
         for path, tagged in meant.tagged.items()
         if path in got.tagged and path[-1] in settled
-        if (differing := comparison.compare_operations(tagged, got.tagged[path]))
+        if (differing := comparison.compare_operations(tagged, got.tagged[path], unread.get(path, ())))
     }
     reached = as_lowered.follow(wrong) if wrong else tuple(() for _ in output_names)
     outputs: defaultdict[_Wrong, list[str]] = defaultdict(list)
@@ -282,12 +286,13 @@ class _Comparison:
     shared: frozenset[str]
     """Names of those into a Ref that iterations share."""
 
-    def compare_operations(self, meant: TaggedSet, got: TaggedSet) -> tuple[_Wrong, ...]:
-        """Returns what is wrong about an operation."""
+    def compare_operations(self, meant: TaggedSet, got: TaggedSet, unread: Collection[int]) -> tuple[_Wrong, ...]:
+        """Returns what is wrong about an operation. unread: operands that a kernel call overwrites, and does not read."""
         if meant.opcode != got.opcode:
             return ()
         if meant.edges and len(meant.edges) == len(got.edges):
-            pairs = [(one, other) for (_, one), (_, other) in zip(meant.edges, got.edges, strict=True)]
+            edges = enumerate(zip(meant.edges, got.edges, strict=True))
+            pairs = [(one, other) for number, ((_, one), (_, other)) in edges if number not in unread]
         else:
             pairs = [(meant.labels, got.labels)]
         return tuple(dict.fromkeys(found for one, other in pairs for found in self.compare(one, other)))

@@ -178,11 +178,15 @@ def test_every_form_in_every_loop(plain_python: Path, tmp_path: Path) -> None:
         "by_two_kernels",
         "two_refs",
     }
-    assert len(cases) == 36
+    assert len(cases) == 38
     for name, case in cases.items():
         loop, _, form = name.partition("-")
         if form in ("frozen_zeros", "jitted_zeros") or name == "in_a_checkpoint-zeros":
             assert_refused(case)
+        elif form == "added_to_by_all_iterations":
+            assert case["outputs"] == {"value": "clobbered"}
+            assert [finding["rule"] for finding in case["findings"]] == ["LD023"]
+            assert case["disagreements"] == []
         elif name in BY_FUSION:
             assert {finding["rule"] for finding in case["findings"]} == {"LD022"}, name
         elif form in moved and loop not in ("forward_scan", "unrolled", "under_a_condition"):

@@ -99,6 +99,14 @@ def an_output(x):
     return jt.triton_call(x, kernel=sine_kernel, out_type=jax.ShapeDtypeStruct((N,), "float32"), grid=1, N=N)
 
 
+def read_in_the_iteration(x):
+    return put(jax.new_ref(jnp.zeros(N)), x)[(x[0] > 1e9).astype(int)] * jnp.ones(N)
+
+
+def added_to_by_all_iterations(x):
+    return add(jax.new_ref(jnp.zeros(N)), x)[(x[0] > 1e9).astype(int)] * jnp.ones(N)
+
+
 def frozen_zeros(x):
     return jax.freeze(put(jax.new_ref(jnp.zeros(N)), x))
 
@@ -168,6 +176,24 @@ def forward(function, loop, xs, w):
     return {"value": (loop(function, xs, w) ** 2).sum()}
 
 
+def value_alone(function, loop, xs, w):
+    return {"value": differentiated(function, loop, xs, w)["value"]}
+
+
+def first(x):
+    return jnp.sin(x)[(x[0] > 1e9).astype(int)] * jnp.ones(N)
+
+
+def share(form: Callable[..., Any]) -> Case:
+    """The read needs the iteration: JAX moves the Ref alone, and all iterations have it."""
+    return Case(
+        name=f"shared-{form.__name__}",
+        function=lambda xs, w: value_alone(with_rule(form), scan, xs, w),
+        reference=lambda xs, w: value_alone(first, scan, xs, w),
+        args=(Arg(shape=(3, N)), Arg(shape=(N,))),
+    )
+
+
 def make(loop: Callable[..., Any], form: Callable[..., Any], run: Callable[..., Any] = differentiated) -> Case:
     return Case(
         name=f"{'forward_' if run is forward else ''}{loop.__name__}-{form.__name__}",
@@ -186,4 +212,6 @@ CASES = (
     *(make(scan, form) for form in (*MOVED, *RIGHT, *REFUSED)),
     *(make(loop, form) for loop in LOOPS for form in (zeros, zeros_of_the_iteration)),
     *(make(scan, form, forward) for form in (zeros, ones, in_slices)),
+    share(read_in_the_iteration),
+    share(added_to_by_all_iterations),
 )
