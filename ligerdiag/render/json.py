@@ -60,7 +60,7 @@ def _replay(replay: Replay) -> JsonObject:
     return found
 
 
-_FOR_RULES = frozenset(
+FOR_RULES = frozenset(
     {
         "line",
         "unwritten_later",
@@ -77,7 +77,7 @@ _FOR_RULES = frozenset(
 
 def _launch(launch: LaunchNumbers) -> JsonObject:
     def make_known(record: Any) -> JsonObject:
-        return {key: value for key, value in make_plain(record).items() if key not in _FOR_RULES}
+        return {key: value for key, value in make_plain(record).items() if key not in FOR_RULES}
 
     return {
         **make_known(launch),

@@ -196,7 +196,7 @@ def test_a_declared_gradient_is_fresh_everywhere_and_nothing_is_found(mode: str,
 
 @pytest.mark.parametrize("name", WRONG_OTHERWISE)
 def test_a_declared_kernel_can_be_wrong_by_itself(name: str, cases: Cases) -> None:
-    assert set(cases[name].outputs.values()) == {Verdict.FRESH}
+    assert set(cases[name].outputs.values()) == {Verdict.UNKNOWN}  # no program defines them, in whichever schedule
     assert [finding.rule for finding in cases[name].findings] == WRONG_OTHERWISE[name]
 
 

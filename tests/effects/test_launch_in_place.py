@@ -54,8 +54,8 @@ def follow(
     return UNKNOWN if meeting is None else meeting.neighbours
 
 
-READ_FIRST = "%a = tt.load %x : !tt.ptr<f32>\n"
-READ_OWN = "%a = tt.load %p : !tt.ptr<f32>\n"
+READ_FIRST = "%a = tt.load %x {isVolatile = true} : !tt.ptr<f32>\n"
+READ_OWN = "%a = tt.load %p {isVolatile = true} : !tt.ptr<f32>\n"
 WRITE_OWN = "tt.store %q, %v : !tt.ptr<f32>\n"
 TICKET = "%t = tt.atomic_rmw add, acq_rel, gpu, {}, %one, %true : (!tt.ptr<i32>, i32, i1) -> i32\n"
 CAST = "%true = arith.constant true\n %c = tt.bitcast %x : !tt.ptr<f32> -> !tt.ptr<i32>\n"
@@ -89,7 +89,7 @@ def test_a_kernel_that_may_wait_shares_nothing_for_sure() -> None:
     assert follow(READ_FIRST + used + WRITE_OWN) is UNKNOWN
     assert follow(READ_FIRST + CAST + TICKET.format("%c") + WRITE_OWN) is SHARED, "nobody looks at the result"
     spin = """%e = scf.while (%s = %zero) : (i32) -> i32 {
-        %f = tt.load %x : !tt.ptr<f32>
+        %f = tt.load %x {isVolatile = true} : !tt.ptr<f32>
         %g = arith.cmpf olt, %f, %v : f32
         scf.condition(%g) %s : i32
       } do { ^bb0(%s: i32):
@@ -102,9 +102,9 @@ def test_a_kernel_that_may_wait_shares_nothing_for_sure() -> None:
 
 
 def test_a_branch_on_data_is_not_sure() -> None:
-    branch = READ_OWN + "%g = arith.cmpf olt, %a, %v : f32\n scf.if %g {{ {} }}\n"
-    assert follow(branch.format("%b = tt.load %x : !tt.ptr<f32>") + WRITE_OWN) is UNKNOWN
-    assert follow(branch.format(WRITE_OWN) + "%b = tt.load %x : !tt.ptr<f32>\n") is UNKNOWN
+    branch = READ_OWN.replace("{", "{{").replace("}", "}}") + "%g = arith.cmpf olt, %a, %v : f32\n scf.if %g {{ {} }}\n"
+    assert follow(branch.format("%b = tt.load %x {isVolatile = true} : !tt.ptr<f32>") + WRITE_OWN) is UNKNOWN
+    assert follow(branch.format(WRITE_OWN) + "%b = tt.load %x {isVolatile = true} : !tt.ptr<f32>\n") is UNKNOWN
     assert follow(branch.format(WRITE_OWN)) is DISJOINT
 
 
