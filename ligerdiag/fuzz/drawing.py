@@ -77,11 +77,11 @@ class Drawer:
 
     def __init__(self, pick: random.Random, devices: int, *, kernels: float, hidden: float) -> None:
         self.pick, self.devices, self.kernels, self.hidden = pick, devices, kernels, hidden
-        self._made = 0
+        self.made = 0
 
     def make(self, kind: ArrayKind) -> Variable:
-        self._made += 1
-        return Variable(self._made, kind)
+        self.made += 1
+        return Variable(self.made, kind)
 
     def draw_steps(self, scope: Scope, count: int) -> tuple[Step, ...]:
         steps: list[Step] = []

@@ -23,6 +23,7 @@ from ligerdiag.fuzz.programs import (
     POLICIES,
     REF_MODES,
     SMOOTH,
+    ZEROS,
     ArrayKind,
     Body,
     RandomProgram,
@@ -63,6 +64,9 @@ def draw_with_refs(seed: int) -> RandomProgram:
 
 
 class _RefDrawer(Drawer):
+    _in_descent = False
+    """In a loop that is differentiated: JAX takes a Ref of zeros out of it, and fails."""
+
     def draw_what_is_due(self, scope: Scope, due: str) -> Step:
         x = self.choose(scope.readable, scope.hot)
         ways: Sequence[Callable[[], Step]] = (
@@ -76,7 +80,9 @@ class _RefDrawer(Drawer):
         step = super().draw_kernel(scope)
         if step.mode == "hidden" or step.word in PALLAS or self.pick.random() < 0.2:
             return step
-        return Step(word=step.word, inputs=step.inputs, outputs=step.outputs, mode=self.pick.choice(REF_MODES))
+        return Step(
+            word=step.word, inputs=step.inputs, outputs=step.outputs, mode=self._vary(self.pick.choice(REF_MODES))
+        )
 
     def draw_construct(self, scope: Scope) -> Step | None:
         chance = self.pick.random()
@@ -106,7 +112,9 @@ class _RefDrawer(Drawer):
         joined = self.make(ArrayKind(x.kind.rows, dtype))
         word = self.pick.choice(("sum", "multiply"))
         steps = [Step(word=word, inputs=(state, element), outputs=(joined,), numbers=(self.number(),))]
+        self._in_descent = True
         more, value = self._draw_chain(scope, joined, self.pick.randrange(1, 4), must_call=True)
+        self._in_descent = False
         steps += more
         if value.kind != x.kind:
             cast = self.make(x.kind)
@@ -191,7 +199,10 @@ class _RefDrawer(Drawer):
         )
 
     def _draw_mode(self, declared: Sequence[str] = _DECLARED) -> str:
-        return "hidden" if self.pick.random() < self.hidden else self.pick.choice(declared)
+        return "hidden" if self.pick.random() < self.hidden else self._vary(self.pick.choice(declared))
 
     def _draw_declared(self) -> str:
-        return self.pick.choice(tuple(mode for mode in _DECLARED if mode != "out_of_place"))
+        return self._vary(self.pick.choice(tuple(mode for mode in _DECLARED if mode != "out_of_place")))
+
+    def _vary(self, mode: str) -> str:
+        return ZEROS if mode == "ref" and self.made % 3 == 0 and not self._in_descent else mode

@@ -39,6 +39,8 @@ KINDS = ("differentiated", "repeated", "any")
 """What is in a program with Refs, by its seed: a derivative around a kernel, a loop or a `jax.checkpoint` around one."""
 REF_MODES = ("ref", "read", "in_place")
 """Beside MODES: a Ref that is frozen, one that is read, and `call_in_place`, which takes their place before 0.4."""
+ZEROS = "zeros"
+"""Some of those that are frozen are read instead, and the kernel's sums are a Ref of zeros, which JAX may move."""
 POLICIES = {
     "plain": "{0}",
     "checkpoint": "jax.checkpoint({0})",

@@ -11,7 +11,18 @@ import pytest
 
 from ligerdiag.cli.fuzz import find_first_seed, render_fuzz_report
 from ligerdiag.fuzz.drawing import draw_program
-from ligerdiag.fuzz.programs import KERNELS, KINDS, PALLAS, POLICIES, REF_MODES, REFS, RandomProgram, Step, find_kind
+from ligerdiag.fuzz.programs import (
+    KERNELS,
+    KINDS,
+    PALLAS,
+    POLICIES,
+    REF_MODES,
+    REFS,
+    ZEROS,
+    RandomProgram,
+    Step,
+    find_kind,
+)
 from ligerdiag.fuzz.rows import CALLED_RIGHT, FuzzReport, JudgedProgram
 from ligerdiag.fuzz.shrink import is_valid
 from ligerdiag.fuzz.source import render_case_file
@@ -77,7 +88,9 @@ def test_of_three_seeds_one_is_differentiated_and_one_has_a_loop_or_a_checkpoint
 def test_some_hundred_programs_use_every_word_and_mean_something() -> None:
     assert [program.seed for program in PROGRAMS if not is_valid(program)] == []
     words = set().union(*map(list_words, PROGRAMS))
-    assert {f"call {mode}" for mode in (*REF_MODES, "hidden", "aliased", "out_of_place", "trivial", "barrier")} <= words
+    assert {
+        f"call {mode}" for mode in (*REF_MODES, ZEROS, "hidden", "aliased", "out_of_place", "trivial", "barrier")
+    } <= words
     assert {f"{word} {policy}" for word in ("gradient", "descent") for policy in POLICIES} <= words
     assert {*KERNELS, "loss", "squash", "layer", "ref_loop", "scan", "while", "cond", "call", "shard_map"} <= words
     covered = set().union(*map(list_words, choose(DAY)))
@@ -91,7 +104,7 @@ def test_a_call_in_what_is_differentiated_has_a_rule_or_no_ref() -> None:
         for step in walk(program.block):
             if step.word in ("gradient", "descent"):
                 inner = [one for block in step.blocks for one in walk(block) if one.word in KERNELS]
-                assert not any(one.mode in ("ref", "read") for one in inner)
+                assert not any(one.mode in ("ref", "read", ZEROS) for one in inner)
 
 
 def test_the_first_seed_is_that_of_the_installed_generation() -> None:
@@ -157,3 +170,20 @@ def test_what_jax_dropped_is_never_called_right(plain_python: Path, tmp_path: Pa
     assert {
         case["id"]: case["outputs"]["gradient"] for case in cases if case["outputs"]["gradient"] in CALLED_RIGHT
     } == {}
+
+
+def test_no_ref_of_zeros_is_in_a_loop_that_is_differentiated() -> None:
+    """JAX takes it out of the loop, leaves the kernel, and fails."""
+    for program in PROGRAMS:
+        for step in walk(program.block):
+            if step.word == "descent":
+                inner = [one for block in step.blocks for one in walk(block)]
+                assert not any(one.mode.split(":")[-1] == ZEROS for one in inner)
+
+
+@pytest.mark.nightly
+@pytest.mark.xfail(strict=True, reason="LD007 is not followed through what a kernel overwrites in hiding")
+def test_what_a_kernel_computes_of_a_wrong_gradient_is_never_called_right(plain_python: Path, tmp_path: Path) -> None:
+    (case,) = run_check([Path(__file__).with_name("missed_behind_a_write.py")], plain_python, tmp_path)
+    assert case["error"] == ""
+    assert case["outputs"]["y"] not in CALLED_RIGHT

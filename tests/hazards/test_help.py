@@ -81,7 +81,7 @@ def check(folder: Path, python: Path) -> dict[str, Any]:
     return {case["id"]: case for case in json.loads(done.stdout)["cases"]}
 
 
-@pytest.mark.parametrize("generation", ["newest", "pinned"])
+@pytest.mark.parametrize("generation", ["newest", pytest.param("pinned", marks=pytest.mark.nightly)])
 def test_the_help_applied_makes_every_output_right(
     generation: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
