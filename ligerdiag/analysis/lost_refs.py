@@ -31,8 +31,15 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import SourceLine, Verdict
 
 _NOT_COMPUTED = having(
-    Trait.MOVES, Trait.BARRIER, Trait.FORWARDS, Trait.CONTROL_FLOW, Trait.CASTS, Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT
-) | {"concatenate", "dynamic-update-slice", "pad"}
+    Trait.MOVES,
+    Trait.JOINS,
+    Trait.BARRIER,
+    Trait.FORWARDS,
+    Trait.CONTROL_FLOW,
+    Trait.CASTS,
+    Trait.MAKES_TUPLE,
+    Trait.TAKES_ELEMENT,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

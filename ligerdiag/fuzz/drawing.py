@@ -26,7 +26,7 @@ from ligerdiag.fuzz.programs import (
 
 
 @dataclass(slots=True)
-class Scope:
+class BlockScope:
     """What a block can use."""
 
     own: list[Variable]
@@ -64,7 +64,7 @@ def draw_program(seed: int) -> RandomProgram:
     )
     donated = tuple(number for number in range(len(arguments)) if pick.random() < 0.15)
     layouts = tuple(pick.choice(LAYOUTS) if devices > 1 else "whole" for _ in arguments)
-    scope = Scope(list(arguments))
+    scope = BlockScope(list(arguments))
     steps = drawer.draw_steps(scope, pick.randrange(5, 14))
     results = tuple(dict.fromkeys([*scope.hot[-3:], *scope.own[-3:]]))
     block = Body(parameters=arguments, steps=steps, results=results)
@@ -83,7 +83,7 @@ class Drawer:
         self.made += 1
         return Variable(self.made, kind)
 
-    def draw_steps(self, scope: Scope, count: int) -> tuple[Step, ...]:
+    def draw_steps(self, scope: BlockScope, count: int) -> tuple[Step, ...]:
         steps: list[Step] = []
         while len(steps) < count:
             step = self.draw_step(scope)
@@ -101,7 +101,7 @@ class Drawer:
             return self.pick.choice(warm)
         return self.pick.choice(values[-5:] if self.pick.random() < 0.6 else values)
 
-    def draw_step(self, scope: Scope) -> Step | None:
+    def draw_step(self, scope: BlockScope) -> Step | None:
         if self.pick.random() < self.kernels:
             return self.draw_kernel(scope)
         kind = self.pick.uniform(0.24, 1)
@@ -120,12 +120,12 @@ class Drawer:
     def number(self) -> int:
         return self.pick.randrange(100)
 
-    def draw_unary(self, scope: Scope, words: Sequence[str]) -> Step:
+    def draw_unary(self, scope: BlockScope, words: Sequence[str]) -> Step:
         x = self.choose(scope.readable, scope.hot)
         word = self.pick.choice(words)
         return Step(word=word, inputs=(x,), outputs=(self.make(x.kind),), numbers=(self.number(),))
 
-    def draw_kernel(self, scope: Scope) -> Step:
+    def draw_kernel(self, scope: BlockScope) -> Step:
         word = "glow" if scope.batched else self.pick.choice(tuple(KERNELS))
         x = self.choose([*scope.passed, *scope.own], scope.hot)
         inputs = [x]
@@ -152,7 +152,7 @@ class Drawer:
         sums = self.make(ArrayKind(x.kind.rows, "float32"))
         return Step(word=word, inputs=tuple(inputs), outputs=(sums,), mode=mode)
 
-    def _draw_product(self, scope: Scope) -> Step | None:
+    def _draw_product(self, scope: BlockScope) -> Step | None:
         readable = scope.readable
         square = [value for value in readable if value.kind.rows == COLUMNS]
         x = self.choose(readable, scope.hot)
@@ -171,7 +171,7 @@ class Drawer:
         outputs = tuple(self.make(ArrayKind(x.kind.rows, "float32")) for _ in factors)
         return Step(word="product", inputs=(x, *factors), outputs=outputs)
 
-    def _draw_binary(self, scope: Scope) -> Step:
+    def _draw_binary(self, scope: BlockScope) -> Step:
         x = self.choose(scope.readable, scope.hot)
         y = self.choose([value for value in scope.readable if value.kind.rows == x.kind.rows], scope.hot)
         dtype = x.kind.dtype if x.kind.dtype == y.kind.dtype else "float32"
@@ -184,7 +184,7 @@ class Drawer:
             word=word, inputs=(x, y), outputs=(self.make(ArrayKind(x.kind.rows, dtype)),), numbers=(self.number(),)
         )
 
-    def _draw_other_kind(self, scope: Scope) -> Step | None:
+    def _draw_other_kind(self, scope: BlockScope) -> Step | None:
         x = self.choose(scope.readable, scope.hot)
         rows, dtype = x.kind.rows, x.kind.dtype
         words = ["cast"]
@@ -208,7 +208,7 @@ class Drawer:
                 outputs = tuple(self.make(ArrayKind(rows // 2, dtype)) for _ in range(count))
                 return Step(word=word, inputs=(x,), outputs=outputs)
 
-    def _draw_across(self, scope: Scope) -> Step | None:
+    def _draw_across(self, scope: BlockScope) -> Step | None:
         x = self.choose(scope.readable, scope.hot)
         rows, dtype = x.kind.rows, x.kind.dtype
         if not scope.sharded:
@@ -225,7 +225,7 @@ class Drawer:
         after = {"gather": rows * self.devices, "scatter": rows // self.devices}.get(word, rows)
         return Step(word=word, inputs=(x,), outputs=(self.make(ArrayKind(after, dtype)),))
 
-    def draw_construct(self, scope: Scope) -> Step | None:
+    def draw_construct(self, scope: BlockScope) -> Step | None:
         word = self.pick.choice(("scan", "map") if scope.batched else CONSTRUCTS)  # a batched branch takes both ways
         x = self.choose(scope.readable, scope.hot)
         numbers = (self.number(), self.number())
@@ -266,7 +266,7 @@ class Drawer:
 
     def draw_block(
         self,
-        scope: Scope,
+        scope: BlockScope,
         parameters: tuple[Variable, ...],
         *,
         kinds: tuple[ArrayKind, ...] = (),
@@ -278,7 +278,7 @@ class Drawer:
     ) -> Body:
         """A block whose results have these kinds, and `extra` ones of any kind behind them; it does not read `hidden`."""
         around = [v for v in scope.readable if self.pick.random() < 0.4 and not alone and v not in hidden]
-        inner = Scope(
+        inner = BlockScope(
             own=[] if passed else list(parameters),
             passed=list(parameters) if passed else [],
             around=around,
@@ -294,7 +294,7 @@ class Drawer:
         results += [self.choose(inner.own[-2:] or inner.passed, inner.hot) for _ in range(extra)]
         return Body(parameters=parameters, steps=tuple(steps), results=tuple(results))
 
-    def draw_gradient(self, scope: Scope, x: Variable) -> Step:
+    def draw_gradient(self, scope: BlockScope, x: Variable) -> Step:
         """A gradient by x of a loss whose kernel overwrites what it is called with."""
         parameter = self.make(x.kind)
         around = [value for value in scope.readable if value.kind.rows == COLUMNS]
@@ -323,7 +323,7 @@ class Drawer:
         mode = self.pick.choice(("plain", "plain", "checkpoint"))
         return Step(word="gradient", inputs=(x,), outputs=outputs, blocks=(block,), mode=mode)
 
-    def _draw_shard_map(self, scope: Scope, x: Variable, numbers: tuple[int, ...]) -> Step | None:
+    def _draw_shard_map(self, scope: BlockScope, x: Variable, numbers: tuple[int, ...]) -> Step | None:
         if self.devices == 1 or scope.sharded or scope.depth or x.kind.rows % self.devices:
             return None
         y = self.choose(scope.readable, scope.hot)

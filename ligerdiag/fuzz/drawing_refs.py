@@ -12,7 +12,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from ligerdiag.fuzz.drawing import Drawer, Scope
+from ligerdiag.fuzz.drawing import BlockScope, Drawer
 from ligerdiag.fuzz.programs import (
     COLUMNS,
     FORMS,
@@ -50,7 +50,7 @@ def draw_with_refs(seed: int) -> RandomProgram:
     )
     donated = tuple(number for number in range(len(arguments)) if pick.random() < 0.15)
     layouts = tuple(pick.choice(LAYOUTS) if devices > 1 else "whole" for _ in arguments)
-    scope = Scope(list(arguments))
+    scope = BlockScope(list(arguments))
     steps = list(drawer.draw_steps(scope, pick.randrange(1, 4)))
     if due in (DIFFERENTIATED, REPEATED):
         steps.append(drawer.draw_what_is_due(scope, due))
@@ -67,7 +67,7 @@ class _RefDrawer(Drawer):
     _in_descent = False
     """In a loop that is differentiated: JAX takes a Ref of zeros out of it, and fails."""
 
-    def draw_what_is_due(self, scope: Scope, due: str) -> Step:
+    def draw_what_is_due(self, scope: BlockScope, due: str) -> Step:
         x = self.choose(scope.readable, scope.hot)
         ways: Sequence[Callable[[], Step]] = (
             lambda: self.draw_gradient(scope, x, policies=tuple(POLICIES)[1:] if due == REPEATED else ("plain",)),
@@ -76,7 +76,7 @@ class _RefDrawer(Drawer):
         )
         return self.pick.choice(ways)()
 
-    def draw_kernel(self, scope: Scope) -> Step:
+    def draw_kernel(self, scope: BlockScope) -> Step:
         step = super().draw_kernel(scope)
         if step.mode == "hidden" or step.word in PALLAS or self.pick.random() < 0.2:
             return step
@@ -84,14 +84,14 @@ class _RefDrawer(Drawer):
             word=step.word, inputs=step.inputs, outputs=step.outputs, mode=self._vary(self.pick.choice(REF_MODES))
         )
 
-    def draw_construct(self, scope: Scope) -> Step | None:
+    def draw_construct(self, scope: BlockScope) -> Step | None:
         chance = self.pick.random()
         if chance < 0.25 and not scope.batched:
             x = self.choose(scope.readable, scope.hot)
             return self._draw_descent(scope, x) if chance < 0.15 else self._draw_ref_loop(scope, x)
         return super().draw_construct(scope)
 
-    def draw_gradient(self, scope: Scope, x: Variable, policies: Sequence[str] = ("plain", *POLICIES)) -> Step:
+    def draw_gradient(self, scope: BlockScope, x: Variable, policies: Sequence[str] = ("plain", *POLICIES)) -> Step:
         """A gradient by x of what one or two kernels, and a loss as a rule, compute from it."""
         parameter = self.make(x.kind)
         steps, value = self._draw_chain(scope, parameter, self.pick.randrange(1, 5))
@@ -104,7 +104,7 @@ class _RefDrawer(Drawer):
         outputs = (self.make(x.kind), self.make(value.kind))
         return Step(word="gradient", inputs=(x,), outputs=outputs, blocks=(block,), mode=self.pick.choice(policies))
 
-    def _draw_descent(self, scope: Scope, x: Variable) -> Step:
+    def _draw_descent(self, scope: BlockScope, x: Variable) -> Step:
         """A scan that is differentiated by its first state; its body adds an element of a stack."""
         y = self.choose([value for value in scope.readable if value.kind.rows == x.kind.rows], scope.hot)
         state, element = self.make(x.kind), self.make(y.kind)
@@ -131,7 +131,7 @@ class _RefDrawer(Drawer):
         )
 
     def _draw_chain(
-        self, scope: Scope, value: Variable, count: int, *, must_call: bool = False
+        self, scope: BlockScope, value: Variable, count: int, *, must_call: bool = False
     ) -> tuple[list[Step], Variable]:
         """Steps from one value to the next, through each of which is differentiated, and the last value."""
         steps: list[Step] = []
@@ -160,7 +160,7 @@ class _RefDrawer(Drawer):
             value = output
         return steps, value
 
-    def _draw_beside(self, scope: Scope, value: Variable) -> tuple[list[Step], Variable]:
+    def _draw_beside(self, scope: BlockScope, value: Variable) -> tuple[list[Step], Variable]:
         """A kernel on a value of the surroundings, and the chain's value times what it left."""
         fitting = [one for one in scope.readable if one.kind.rows == value.kind.rows]
         if not fitting:
@@ -185,7 +185,7 @@ class _RefDrawer(Drawer):
             return ()
         return (Step(word="weigh", inputs=(value,), numbers=(self.number(),)),)
 
-    def _draw_ref_loop(self, scope: Scope, x: Variable) -> Step:
+    def _draw_ref_loop(self, scope: BlockScope, x: Variable) -> Step:
         y = self.choose(scope.readable, scope.hot)
         before, after, element = self.make(x.kind), self.make(x.kind), self.make(y.kind)
         block = self.draw_block(scope, (before, after, element), extra=1)

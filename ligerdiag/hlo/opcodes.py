@@ -52,6 +52,8 @@ class Trait(Flag):
     """Element i of the result depends on element i of the operands, where the dimensions are the same."""
     MOVES = auto()
     """The result holds elements of operand 0 and nothing else: rearranged, repeated, chosen or exchanged among devices."""
+    JOINS = auto()
+    """The result holds elements of the operands and nothing else: one beside the other, or one inside of the other."""
     CASTS = auto()
     """The result holds operand 0's elements in another element type."""
     SAME_ELEMENTS = auto()
@@ -177,8 +179,9 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (_SHAPED, "slice"),
     (_SHAPED, "reverse"),
     (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN, "dynamic-slice"),
-    (T.ONE_ARRAY | T.IN_PLACE | T.RESULT_NOT_SAVED, "dynamic-update-slice"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED, "concatenate gather pad"),
+    (T.ONE_ARRAY | T.IN_PLACE | T.RESULT_NOT_SAVED | T.JOINS, "dynamic-update-slice"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED, "gather"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.JOINS, "concatenate pad"),
     (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.EXCHANGED | T.ROUNDS, "dot"),
     (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.ROUNDS, "convolution"),
     (T.ONE_ARRAY | T.FROM_NOTHING | T.RESULT_NOT_SAVED, "iota"),

@@ -24,6 +24,8 @@ type Dependents = Callable[[HloInstruction, int], tuple[Iterable[ShapeIndex], It
 type _Node = tuple[int, ShapeIndex]
 
 _BARRIERS = having(Trait.BARRIER) | having(Trait.FORWARDS)
+_GIVE_ROOT = (having(Trait.CALLEE_TAKES_OPERANDS) - having(Trait.START)) | {"conditional"}
+_TAKE_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class _Steps:
                     yield from self._carry(caller, leaf)
                 case "while":
                     yield from self._carry_all(caller)
-                case "call" | "fusion" | "conditional":
+                case opcode if opcode in _GIVE_ROOT:
                     yield caller.id, leaf
                 case _:
                     yield from _list_all(caller)
@@ -104,7 +106,7 @@ class _Steps:
                     yield from self._pass_parameter(user.called_computations[place - 1], 0, leaf)
                 else:
                     yield from _list_all(user)
-            case "call" | "fusion" | "async-start" if user.called_computations:
+            case opcode if opcode in _TAKE_OPERANDS and user.called_computations:
                 yield from self._pass_parameter(user.called_computations[0], place, leaf)
             case "custom-call":
                 yield from self._enter_call(user, place, leaf)

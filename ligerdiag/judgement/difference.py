@@ -26,7 +26,7 @@ NOTHING_LEFT = "nothing but a bug in ligerdiag is left: trust neither for this o
 SOMETHING_LEFT = "trust neither for this output: one of the causes that are left is a fact, and nothing here says which"
 
 
-class Standing(StrEnum):
+class CauseStanding(StrEnum):
     """How a cause stands, (1) to (3)."""
 
     SHOWN = "shown"
@@ -39,7 +39,7 @@ class PossibleCause:
     """One party that may be the reason."""
 
     party: Party
-    standing: Standing
+    standing: CauseStanding
     evidence: str
     """A phrase, for it or against it."""
     rules: tuple[str, ...] = ()
@@ -59,11 +59,11 @@ def list_possible_causes(
     failed: ids of the rules that failed.
     """
     found = [_judge(party, output, findings, frozenset(failed)) for party in _ASKED]
-    left = [one.party.value for one in found if one.standing is not Standing.RULED_OUT]
-    if any(one.standing is Standing.SHOWN for one in found):
+    left = [one.party.value for one in found if one.standing is not CauseStanding.RULED_OUT]
+    if any(one.standing is CauseStanding.SHOWN for one in found):
         return tuple(found)
     evidence = f"{join_words(left, 'or')} may be wrong as well" if left else "all others are ruled out"
-    return (*found, PossibleCause(party=Party.OURS, standing=Standing.POSSIBLE, evidence=evidence))
+    return (*found, PossibleCause(party=Party.OURS, standing=CauseStanding.POSSIBLE, evidence=evidence))
 
 
 def _judge(party: Party, output: str, findings: Sequence[Finding], failed: frozenset[str]) -> PossibleCause:
@@ -73,18 +73,18 @@ def _judge(party: Party, output: str, findings: Sequence[Finding], failed: froze
     reaching = list(dict.fromkeys(one.rule for one in errors if output in one.outputs))
     if reaching:
         evidence = f"{join_words(_name(reaching, rules))} {'says' if len(reaching) == 1 else 'say'} so of `{output}`"
-        return PossibleCause(party=party, standing=Standing.SHOWN, evidence=evidence, rules=tuple(reaching))
+        return PossibleCause(party=party, standing=CauseStanding.SHOWN, evidence=evidence, rules=tuple(reaching))
     open_ = list(dict.fromkeys(one.rule for one in about if not one.outputs or output in one.outputs))
     if open_:
         found = "has a finding that may reach" if len(open_) == 1 else "have findings that may reach"
         evidence = f"{join_words(_name(open_, rules))} {found} `{output}`"
-        return PossibleCause(party=party, standing=Standing.POSSIBLE, evidence=evidence)
+        return PossibleCause(party=party, standing=CauseStanding.POSSIBLE, evidence=evidence)
     broken = [rule for rule in rules if rule in failed]
     if broken or not rules:
         evidence = f"{join_words(_name(broken, rules))} failed" if broken else "no rule looks for it"
-        return PossibleCause(party=party, standing=Standing.POSSIBLE, evidence=evidence)
+        return PossibleCause(party=party, standing=CauseStanding.POSSIBLE, evidence=evidence)
     evidence = f"{join_words(list(rules))} {'finds' if len(rules) == 1 else 'find'} nothing about `{output}`"
-    return PossibleCause(party=party, standing=Standing.RULED_OUT, evidence=evidence)
+    return PossibleCause(party=party, standing=CauseStanding.RULED_OUT, evidence=evidence)
 
 
 def _name(ids: Iterable[str], names: dict[str, str]) -> list[str]:
@@ -93,7 +93,9 @@ def _name(ids: Iterable[str], names: dict[str, str]) -> list[str]:
 
 def explain_difference(one: Disagreement, causes: Sequence[PossibleCause]) -> Disagreement:
     """Returns the disagreement with its causes among the evidence, and the help that they leave."""
-    left = [cause for cause in causes if cause.party is not Party.OURS and cause.standing is not Standing.RULED_OUT]
+    left = [
+        cause for cause in causes if cause.party is not Party.OURS and cause.standing is not CauseStanding.RULED_OUT
+    ]
     evidence = (*one.evidence, *(cause.line for cause in causes))
     return replace(one, evidence=evidence, help=SOMETHING_LEFT if left else NOTHING_LEFT)
 

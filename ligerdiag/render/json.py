@@ -54,10 +54,7 @@ def make_top(*, exit_code: int | None, version: str) -> JsonObject:
 def _replay(replay: Replay) -> JsonObject:
     launches = [_launch(launch) for launch in replay.launches]
     cut = [{**make_plain(one), "line": render_place(one.line)} for one in replay.cut]
-    found = {**make_plain(replay), "launches": launches, "cut": cut, "seconds": round(replay.seconds, 6)}
-    if replay.orders is None:
-        del found["orders"]
-    return found
+    return {**make_plain(replay), "launches": launches, "cut": cut, "seconds": round(replay.seconds, 6)}
 
 
 FOR_RULES = frozenset(

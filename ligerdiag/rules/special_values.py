@@ -18,7 +18,7 @@ from ligerdiag.hlo.shape import compute_byte_size, is_integer
 from ligerdiag.rules.wording import begin_sentence
 
 _FORMS = having(Trait.KEEPS_SCALAR, Trait.FORWARDS, Trait.BARRIER) | {"broadcast"}
-_KEEPS = frozenset({"abs", "negate", "bitcast", "copy", "reshape", "broadcast", "transpose"})
+_KEEPS = having(Trait.SAME_ELEMENTS, Trait.BROADCAST_IN_DIM) | {"abs", "negate"}
 _MOST_STEPS = 6
 _INFINITE = {"f32s": float("inf"), "f64s": float("inf")}
 _BYTES = {"f16s": (b"\\x00\\x7c", b"\\x00\\xfc"), "bf16s": (b"\\x80\\x7f", b"\\x80\\xff")}

@@ -12,6 +12,8 @@ from ligerdiag.model.findings import (
     CutLoop,
     LaunchNumbers,
     MemoryOperation,
+    OrderChange,
+    OrderNumbers,
     OrderTried,
     OutputNumbers,
     OutsideAccess,
@@ -97,6 +99,9 @@ REPLAY = Replay(
             reached_by_order=("w",),
             reached_by_garbage=(),
         ),
+    ),
+    orders=OrderNumbers(
+        tried=2, changed={"w": OrderChange(order="kernels last (1)", error=0.5)}, left_out=1, not_covered="too large"
     ),
     seconds=1.5,
     estimated_seconds=2.5,

@@ -134,7 +134,9 @@ def test_these_rules_explain_these_verdicts() -> None:
         "LD002": STALE,
         "LD003": LATENT,
         "LD004": Verdict.CLOBBERED,
+        "LD007": STALE,
         "LD022": STALE,
+        "LD023": STALE,
         "LD024": Verdict.CLOBBERED,
     }
     assert get_rule("LD014").explains is UNKNOWN

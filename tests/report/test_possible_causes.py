@@ -10,7 +10,7 @@ from ligerdiag.judgement.agreement import Agreement, compute_disagreements, comp
 from ligerdiag.judgement.difference import (
     NOTHING_LEFT,
     SOMETHING_LEFT,
-    Standing,
+    CauseStanding,
     list_possible_causes,
     note_differences,
 )
@@ -95,4 +95,4 @@ def test_a_rule_that_failed_rules_nothing_out(party: Party) -> None:
 def test_a_party_that_no_rule_looks_at_stays_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(difference, "RULES", ())
     standings = [one.standing for one in list_possible_causes("w", ())]
-    assert standings == [Standing.POSSIBLE] * 4
+    assert standings == [CauseStanding.POSSIBLE] * 4

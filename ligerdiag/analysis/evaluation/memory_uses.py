@@ -88,7 +88,7 @@ def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedBytes:
+class SharedBuffers:
     """An operand and another buffer of the same call, in the same bytes from the first to the last."""
 
     operand: int
@@ -98,7 +98,7 @@ class SharedBytes:
     """(1), not (2)."""
 
 
-def find_shared_bytes(call: HloInstruction, positions: Positions) -> Iterator[SharedBytes]:
+def find_shared_buffers(call: HloInstruction, positions: Positions) -> Iterator[SharedBuffers]:
     """Finds buffers that share bytes, operand by operand, declared ones first."""
     count = len(call.operands)
     leaves = list(iterate_leaves(call.shape))
@@ -108,10 +108,10 @@ def find_shared_bytes(call: HloInstruction, positions: Positions) -> Iterator[Sh
     for operand in range(count):
         declared = count + leaves.index(aliases[operand]) if aliases.get(operand) in leaves else None
         if declared is not None:
-            yield SharedBytes(operand=operand, buffer=declared, declared=True)
+            yield SharedBuffers(operand=operand, buffer=declared, declared=True)
         for buffer, number in enumerate(slices):
             if number is not None and number == slices[operand] and buffer not in (operand, declared):
-                yield SharedBytes(operand=operand, buffer=buffer, declared=False)
+                yield SharedBuffers(operand=operand, buffer=buffer, declared=False)
 
 
 def _find_slice(value: HloInstruction, positions: Positions) -> int | None:

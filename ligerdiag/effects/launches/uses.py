@@ -266,7 +266,7 @@ type Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class PairMeeting:
     """Of two buffers in the same bytes: see `access.InPlace`."""
 
     neighbours: Neighbours
@@ -281,13 +281,13 @@ def compute_in_place(
     arguments: Sequence[Argument],
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
-) -> dict[Pair, Meeting]:
+) -> dict[Pair, PairMeeting]:
     """For pairs of buffers of one size whether programs would meet in them; what is UNKNOWN is left out."""
     pairs = _find_pairs(arguments, accesses)
     if not pairs or min(grid) <= 0:
         return {}
     if prod(grid) == 1:
-        return dict.fromkeys(pairs, Meeting(neighbours=Neighbours.DISJOINT))
+        return dict.fromkeys(pairs, PairMeeting(neighbours=Neighbours.DISJOINT))
     if not module.has_lines:
         return {}
     budget = Budget(elements=ELEMENTS, operations=OPERATIONS, array=ARRAY)
@@ -298,7 +298,7 @@ def compute_in_place(
         make_value(number, argument, module.functions[entry].types.get(value, ""))
         for number, (argument, value) in enumerate(zip(arguments, module.functions[entry].arguments, strict=True))
     ]
-    found: dict[Pair, Meeting] = {}
+    found: dict[Pair, PairMeeting] = {}
     try:
         Evaluation(module, LaunchSite(grid, budget), trace, budget, make_filter(module, entry, kept)).run(entry, values)
         waits = any(_may_wait(function) for function in module.functions.values())
@@ -343,19 +343,19 @@ def _may_wait(function: Function) -> bool:
     return False
 
 
-def _judge_pair(reader: BufferTrace, writer: BufferTrace, waits: bool, budget: Budget) -> Meeting:
+def _judge_pair(reader: BufferTrace, writer: BufferTrace, waits: bool, budget: Budget) -> PairMeeting:
     anywhere = writer.writes_anywhere or (reader.reads_anywhere and bool(writer.may_write))
     if not anywhere and not reaches_others(concatenate(reader.may_read), concatenate(writer.may_write), budget):
-        return Meeting(neighbours=Neighbours.DISJOINT)
+        return PairMeeting(neighbours=Neighbours.DISJOINT)
     if waits:
-        return Meeting(neighbours=Neighbours.UNKNOWN)
+        return PairMeeting(neighbours=Neighbours.UNKNOWN)
     written = concatenate(writer.sure_write)
     early = _find_early_reads(reader, writer, budget)
     if not reaches_others(concatenate([runs for runs, _ in early]), written, budget):
-        return Meeting(neighbours=Neighbours.UNKNOWN)
+        return PairMeeting(neighbours=Neighbours.UNKNOWN)
     met = [(runs, line) for runs, line in early if reaches_others(runs, written, budget)]
     own = merge(written, budget)
-    return Meeting(
+    return PairMeeting(
         neighbours=Neighbours.SHARED,
         is_update=reader is writer and all(holds(own, runs) for runs, _ in met),
         line=next((line for _, line in met if line is not None), None),

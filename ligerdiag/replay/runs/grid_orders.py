@@ -65,7 +65,7 @@ def make_together(meetings: Sequence[ProgramMeeting], programs: int) -> GridOpti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Trial:
+class RepeatableLaunch:
     """One launch that has run from the first program to the last, and what it needs to run again."""
 
     launch: Launch
@@ -92,33 +92,33 @@ class Trial:
         return [o for o in outputs if do_share(self.before[operand], self.before[o])]
 
 
-def find_races(trial: Trial, *, all_ways: bool) -> Races:
+def find_races(launched: RepeatableLaunch, *, all_ways: bool) -> Races:
     """See above. all_ways: run also what surely is no race of programs that were seen to meet."""
-    ran, races = trial.ran, Races()
-    if ran.meeting is not None or trial.drawn or (all_ways and not ran.meetings_known):
-        alone = trial.drawn and trial.launch.programs <= MOST_ALONE
-        differences = trial.compare(replace(BACKWARD, batch_bytes=1) if alone else BACKWARD)
-        races = replace(_explain(trial, differences), tried=OrderTried.BACKWARD)
-        if races.largest <= ROUNDING and not ran.waited and any(not one.other_writes for one in trial.meetings):
-            together = _compare_together(trial)
+    ran, races = launched.ran, Races()
+    if ran.meeting is not None or launched.drawn or (all_ways and not ran.meetings_known):
+        alone = launched.drawn and launched.launch.programs <= MOST_ALONE
+        differences = launched.compare(replace(BACKWARD, batch_bytes=1) if alone else BACKWARD)
+        races = replace(_explain(launched, differences), tried=OrderTried.BACKWARD)
+        if races.largest <= ROUNDING and not ran.waited and any(not one.other_writes for one in launched.meetings):
+            together = _compare_together(launched)
             if max(together, default=0.0) > ROUNDING:
-                races = replace(_explain(trial, together), tried=OrderTried.TOGETHER)
-    return _compare_apart(trial, races) if all_ways else races
+                races = replace(_explain(launched, together), tried=OrderTried.TOGETHER)
+    return _compare_apart(launched, races) if all_ways else races
 
 
-def _compare_together(trial: Trial) -> list[float]:
+def _compare_together(launched: RepeatableLaunch) -> list[float]:
     try:
-        return trial.compare(make_together(trial.meetings, trial.launch.programs))
+        return launched.compare(make_together(launched.meetings, launched.launch.programs))
     except NotCoveredError:
         return []  # a program that waits for another one
 
 
-def _explain(trial: Trial, differences: Sequence[float]) -> Races:
+def _explain(launched: RepeatableLaunch, differences: Sequence[float]) -> Races:
     """Tells operands that are overwritten in place from what differs elsewhere."""
-    before, after, meetings = trial.before, trial.after, trial.meetings
-    operands = range(trial.operands)
-    written = [i for i in operands if trial.list_sharing(i) or not have_same_bits(before[i], after[i])]
-    is_drawn = bool(trial.drawn) and not meetings
+    before, after, meetings = launched.before, launched.after, launched.meetings
+    operands = range(launched.operands)
+    written = [i for i in operands if launched.list_sharing(i) or not have_same_bits(before[i], after[i])]
+    is_drawn = bool(launched.drawn) and not meetings
     met = [i for i in written if not meetings or any(_is_met(after, i, one) for one in meetings)]
     if is_drawn:
         met = []  # where atomics meet, nothing is overwritten in place
@@ -127,13 +127,13 @@ def _explain(trial: Trial, differences: Sequence[float]) -> Races:
     largest = max(differences, default=0.0)
     racing = own or dict.fromkeys(met, largest) if largest else {}
     order = 0.0
-    if (apart or trial.drawn) and racing:
+    if (apart or launched.drawn) and racing:
         # Both may make the difference of what is not overwritten in place: neither keeps silent.
         told = (x for b, x in enumerate(differences) if not any(do_share(after[b], after[i]) for i in met))
         order = max(told, default=0.0)
     elif not racing:
         order = largest
-    examples = (apart or trial.drawn) if order else meetings
+    examples = (apart or launched.drawn) if order else meetings
     return Races(racing=racing, order=order, meetings=tuple(examples[:MOST_MEETINGS]) if largest else ())
 
 
@@ -148,21 +148,21 @@ def take_apart(launch: Launch, before: Sequence[Array], operands: int) -> tuple[
     return apart
 
 
-def _compare_apart(trial: Trial, races: Races) -> Races:
+def _compare_apart(launched: RepeatableLaunch, races: Races) -> Races:
     """See 3."""
-    operands = range(trial.operands)
-    sharing = {i: trial.list_sharing(i) for i in operands}
+    operands = range(launched.operands)
+    sharing = {i: launched.list_sharing(i) for i in operands}
     if not any(sharing.values()):
         return races
-    apart = take_apart(trial.launch, trial.before, trial.operands)
-    given = copy_buffers(apart[: trial.operands])
-    trial.prepare(apart)
-    trial.launch.run(apart, FORWARD)
+    apart = take_apart(launched.launch, launched.before, launched.operands)
+    given = copy_buffers(apart[: launched.operands])
+    launched.prepare(apart)
+    launched.launch.run(apart, FORWARD)
     through_operand = {i for i in operands if sharing[i] and not have_same_bits(given[i], apart[i])}
-    outputs = range(trial.operands, len(apart))
+    outputs = range(launched.operands, len(apart))
     told = [o for o in outputs if not any(o in sharing[i] for i in through_operand)]
-    atomics = trial.ran.used_atomics
-    difference = max((compute_difference(apart[o], trial.after[o], atomics) for o in told), default=0.0)
+    atomics = launched.ran.used_atomics
+    difference = max((compute_difference(apart[o], launched.after[o], atomics) for o in told), default=0.0)
     racing = dict(races.racing)
     for i in operands:
         if difference and sharing[i] and i not in through_operand:

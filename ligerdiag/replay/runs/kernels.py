@@ -32,7 +32,7 @@ from ligerdiag.replay.runs.grid_orders import (
     BACKWARD,
     FORWARD,
     MOST_ALONE,
-    Trial,
+    RepeatableLaunch,
     compute_difference,
     find_races,
     make_together,
@@ -216,7 +216,7 @@ class KernelRunner:
                 after = copy_buffers(before)
                 prepare(after)
                 launch.run(after, FORWARD)
-            trial = Trial(
+            launched = RepeatableLaunch(
                 launch=launch,
                 operands=len(operands),
                 before=before,
@@ -226,7 +226,7 @@ class KernelRunner:
                 drawn=_describe_meetings(launch, ran.drawn, are_atomic=True),
                 prepare=prepare,
             )
-            races = find_races(trial, all_ways=check)
+            races = find_races(launched, all_ways=check)
             for operand, difference in races.racing.items():
                 seen.racing[operand] = max(seen.racing.get(operand, 0.0), difference)
             if races.order > seen.order or (races.largest > seen.largest and not seen.order):

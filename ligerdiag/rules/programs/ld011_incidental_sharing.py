@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.dependents import find_dependents, name_reached
-from ligerdiag.analysis.evaluation.memory_uses import SharedBytes, find_shared_bytes
+from ligerdiag.analysis.evaluation.memory_uses import SharedBuffers, find_shared_buffers
 from ligerdiag.effects.access import CallEffects, InPlace, Neighbours
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.hlo.reach import Reach
@@ -33,9 +33,9 @@ def check(context: Context) -> Iterator[Finding]:
     for call, effects in context.optimized_calls:
         if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
             continue
-        sharing = list(find_shared_bytes(call, context.positions))
+        sharing = list(find_shared_buffers(call, context.positions))
         for operand in range(len(call.operands)):
-            same = SharedBytes(operand=operand, buffer=operand, declared=False)
+            same = SharedBuffers(operand=operand, buffer=operand, declared=False)
             pairs = (same, *(pair for pair in sharing if pair.operand == operand))
             met = [
                 (pair, found)
@@ -48,7 +48,9 @@ def check(context: Context) -> Iterator[Finding]:
                 yield _report(context, call, effects, *met[0])
 
 
-def _report(context: Context, call: HloInstruction, effects: CallEffects, pair: SharedBytes, found: InPlace) -> Finding:
+def _report(
+    context: Context, call: HloInstruction, effects: CallEffects, pair: SharedBuffers, found: InPlace
+) -> Finding:
     count = len(call.operands)
     other = f"operand {pair.buffer}" if pair.buffer < count else f"output {pair.buffer - count}"
     grid = " x ".join(map(str, effects.grid))
@@ -82,13 +84,13 @@ def _report(context: Context, call: HloInstruction, effects: CallEffects, pair: 
     )
 
 
-def _find_reach(context: Context, call: HloInstruction, pair: SharedBytes) -> Reach:
+def _find_reach(context: Context, call: HloInstruction, pair: SharedBuffers) -> Reach:
     leaves = list(iterate_leaves(call.shape))
     operands = [] if pair.operand in call.operand_output_aliases else [pair.operand]
     return find_dependents(context, context.optimized, call, leaves, operands)
 
 
-def _describe(pair: SharedBytes, operands: int, *, is_update: bool) -> str:
+def _describe(pair: SharedBuffers, operands: int, *, is_update: bool) -> str:
     if is_update:
         return f"its programs load, change and store the same bytes of operand {pair.operand}"
     if pair.buffer == pair.operand:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.dependents import find_dependents, name_reached
-from ligerdiag.analysis.evaluation.memory_uses import find_shared_bytes
+from ligerdiag.analysis.evaluation.memory_uses import find_shared_buffers
 from ligerdiag.effects.access import Neighbours
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
@@ -28,7 +28,7 @@ def check(context: Context) -> Iterator[Finding]:
     """Reports each output in bytes of its own of which a program surely reads what another one surely writes."""
     for call, effects in context.optimized_calls:
         count = len(call.operands)
-        shared = {pair.buffer for pair in find_shared_bytes(call, context.positions)}
+        shared = {pair.buffer for pair in find_shared_buffers(call, context.positions)}
         for output, leaf in enumerate(iterate_leaves(call.shape)):
             buffer = count + output
             pair = effects.get_in_place(buffer, buffer)

@@ -44,7 +44,7 @@ def step(x, w):
     return {"sum": sums.sum() + (x @ w).sum()}
 
 
-CASE = Case(name="merged", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
+CASE = Case(name="merged_sums", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32))))
 """,
 )
 

@@ -1,6 +1,6 @@
 """Buffers of one call in the same bytes; the numbers in the names are those of the module's docstring."""
 
-from ligerdiag.analysis.evaluation.memory_uses import SharedBytes, find_shared_bytes
+from ligerdiag.analysis.evaluation.memory_uses import SharedBuffers, find_shared_buffers
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
 from tests.hlo.building import Builder, array, find, tuple_of
 
@@ -17,9 +17,9 @@ def build() -> tuple[Builder, HloComputationProto, list[HloInstructionProto]]:
     return builder, entry, values
 
 
-def survey(builder: Builder, call: HloInstructionProto) -> list[SharedBytes]:
+def survey(builder: Builder, call: HloInstructionProto) -> list[SharedBuffers]:
     module, positions = builder.positions()
-    return list(find_shared_bytes(find(module, call), positions))
+    return list(find_shared_buffers(find(module, call), positions))
 
 
 def test_what_is_declared_is_shared_wherever_it_stands_1() -> None:
@@ -27,7 +27,7 @@ def test_what_is_declared_is_shared_wherever_it_stands_1() -> None:
     call = builder.add(entry, "custom-call", [x, y], PAIR)
     alias = call.output_operand_aliasing.add(operand_index=1)
     alias.output_shape_index.append(0)
-    assert survey(builder, call) == [SharedBytes(operand=1, buffer=2, declared=True)]
+    assert survey(builder, call) == [SharedBuffers(operand=1, buffer=2, declared=True)]
 
 
 def test_an_output_in_the_place_of_an_operand_is_shared_2() -> None:
@@ -36,7 +36,7 @@ def test_an_output_in_the_place_of_an_operand_is_shared_2() -> None:
     call = builder.add(entry, "custom-call", [x, moved], PAIR)
     builder.define(call, 0, offset=64)
     builder.define(call, 1, offset=16)
-    assert survey(builder, call) == [SharedBytes(operand=1, buffer=3, declared=False)]
+    assert survey(builder, call) == [SharedBuffers(operand=1, buffer=3, declared=False)]
 
 
 def test_one_value_that_is_handed_over_twice_is_shared_2() -> None:
@@ -44,8 +44,8 @@ def test_one_value_that_is_handed_over_twice_is_shared_2() -> None:
     call = builder.add(entry, "custom-call", [x, x])
     builder.define(call, offset=64)
     assert survey(builder, call) == [
-        SharedBytes(operand=0, buffer=1, declared=False),
-        SharedBytes(operand=1, buffer=0, declared=False),
+        SharedBuffers(operand=0, buffer=1, declared=False),
+        SharedBuffers(operand=1, buffer=0, declared=False),
     ]
 
 
@@ -54,7 +54,7 @@ def test_what_is_declared_is_not_said_twice() -> None:
     call = builder.add(entry, "custom-call", [x])
     call.output_operand_aliasing.add(operand_index=0)
     builder.define(call, offset=0)
-    assert survey(builder, call) == [SharedBytes(operand=0, buffer=1, declared=True)]
+    assert survey(builder, call) == [SharedBuffers(operand=0, buffer=1, declared=True)]
 
 
 def test_bytes_that_overlap_in_part_and_values_without_a_place_are_left_alone() -> None:
