@@ -38,6 +38,8 @@ REPORTS = {
     "LD014": ("pytorch/pytorch#129372",),
     "LD021": ("jax-ml/jax#39625",),
     "LD022": ("docs/reports/dynamic-slice-fusion.md",),
+    "LD023": ("rwth-i6/returnn",),
+    "LD024": ("jax-ml/jax#39100", "csarofeen/pytorch#1984"),
     "LD025": ("jax-ml/jax#24117", "triton-lang/triton#3755"),
     "LD016": ("linkedin/Liger-Kernel#272", "phlippe/liger_kernels"),
 }

@@ -164,9 +164,9 @@ hides that the read misses it.""",
     reproduced=(
         Reproduction(
             report="rwth-i6/returnn (rel_pos_att_triton.py in a scan over layers)",
-            case="",
-            reproduced="a kernel that writes a Ref of zeros in a differentiated scan: the forward pass never sees it",
-            missing="the model around it",
+            case="moved_ref[zeros]",
+            reproduced="a Ref of zeros that is written in a differentiated scan: the forward pass never sees it",
+            missing="the model around it, and a kernel that writes the Ref itself: here its result is stored there",
         ),
     ),
     bad=(OF_ZEROS,),

@@ -213,7 +213,7 @@ overwrites behind XLA's back is the business of LD001 to LD006.""",
     reproduced=(
         Reproduction(
             report="jax-ml/jax#39100",
-            case="",
+            case="shared_bytes[pieces-4]",
             reproduced=(
                 "two results of one fusion at one offset, without a GPU; on four H200s a relative error of 0.38, and none"
                 " with `xla_disable_hlo_passes=priority-fusion`"
@@ -222,7 +222,7 @@ overwrites behind XLA's back is the business of LD001 to LD006.""",
         ),
         Reproduction(
             report="csarofeen/pytorch#1984",
-            case="",
+            case="shared_bytes[two_aliases]",
             reproduced="two aliases of one buffer, of which one is ignored without a word: with XLA both operands are lost",
             missing="the fuser of PyTorch, whose report it is",
         ),
