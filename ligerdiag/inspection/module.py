@@ -5,7 +5,8 @@ numbers, and stands when they fail.
 """
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -110,7 +111,15 @@ class ModuleInspector:
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges a module of a dump. What goes wrong with it is in its report."""
         notes: list[str] = []
-        if not may_hold_kernels(files):
+        identity = describe_module(files)
+        try:
+            with self._limit(_list_sources(files), identity.id):
+                may_hold = may_hold_kernels(files)
+        except BudgetError as error:
+            return ModuleOutcome(judged=refuse(identity, error), is_over_budget=True)
+        except Exception as fault:
+            return ModuleOutcome(judged=refuse_for_bug(identity, fault))
+        if not may_hold:
             outcome = self._look_at_storage(files)
             if outcome.is_idle:
                 return outcome
@@ -120,7 +129,6 @@ class ModuleInspector:
             notes.extend(loaded.notes)
             return self._inspect_loaded(loaded)
 
-        identity = describe_module(files)
         try:
             outcome = self._look_within(_list_sources(files), [identity], look)
         except NoScheduleError as error:
@@ -128,6 +136,13 @@ class ModuleInspector:
                 return ModuleOutcome(notes=(f"{error}: not inspected",))
             outcome = ModuleOutcome(judged=refuse(identity, error))
         return replace(outcome, notes=tuple(notes))
+
+    @contextmanager
+    def _limit(self, sources: Sequence[Path], name: str) -> Generator[None]:
+        """Allows the memory and the time of those files; BudgetError with that name above them."""
+        seconds = self.request.timeout or compute_seconds(sources)
+        with limit_memory(compute_allowance(sources), name), limit_time(seconds, name):
+            yield
 
     def count_modules(self, path: Path) -> ModuleOutcome:
         """Counts the modules of a file that may hold several; one where it cannot be read, which says so when judged."""
@@ -148,11 +163,10 @@ class ModuleInspector:
         """
         identity, missing = describe_module(files), ModuleOutcome(is_idle=True, lacks_buffers=True)
         sources = _list_sources(files)
-        seconds = self.request.timeout or compute_seconds(sources)
-        if not may_hold_buffers(files):
-            return missing
         try:
-            with limit_memory(compute_allowance(sources), identity.id), limit_time(seconds, identity.id):
+            with self._limit(sources, identity.id):
+                if not may_hold_buffers(files):
+                    return missing
                 loaded = load_module(files, self.translate, alone=True)
                 if loaded.buffers is None:
                     return missing
@@ -215,10 +229,9 @@ class ModuleInspector:
         identities: the best description comes last; `look` may add one.
         """
         started, name = perf_counter(), identities[0].id
-        seconds = self.request.timeout or compute_seconds(sources)
         self._plan = None
         try:
-            with limit_memory(compute_allowance(sources), name), limit_time(seconds, name):
+            with self._limit(sources, name):
                 seen = look()
         except NoScheduleError:
             raise
@@ -239,9 +252,8 @@ class ModuleInspector:
         """Returns the outcome with what is to be replayed, or why nothing is."""
         import_module("ligerdiag.replay.service.dump")  # what that imports is not the module's to pay
 
-        seconds = self.request.timeout or compute_seconds(sources)
         try:
-            with limit_memory(compute_allowance(sources), name), limit_time(seconds, name):
+            with self._limit(sources, name):
                 plan = _plan_replay(seen, self.request.bounds)
         except LigerdiagError as error:
             return replace(

@@ -57,6 +57,7 @@ class CheckOptions:
     replay: bool = True
     bounds: Bounds = field(default_factory=Bounds)
     rows: bool = False
+    orders: int = 0
     device: bool = False
     suppress: tuple[ConfigEntry, ...] = ()
     effects: tuple[DeclaredEffects, ...] = ()

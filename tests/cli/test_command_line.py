@@ -28,7 +28,7 @@ def test_check_prints_the_table_and_exits_with_its_code(api: FakeApi, run_comman
 def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     where = ("--target", "a100,h100", "--target", "b200", "--cache-dir", str(tmp_path))
     how = ("--no-replay", "--replay-seconds", "60", "--replay-memory", "500M", "--full", "--rows", "--device")
-    with_these = ("--toolchain", "seed", "--source-root", str(tmp_path), "--source-root", "src")
+    with_these = ("--orders", "20", "--toolchain", "seed", "--source-root", str(tmp_path), "--source-root", "src")
     run_command("check", "a[*]", "mine.py", *where, "-j", "3", "--timeout", "7.5", "--refresh", *how, *with_these)
     assert api.asked == [
         api.CheckOptions(
@@ -41,6 +41,7 @@ def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp
             replay=False,
             bounds=Bounds(seconds=60.0, memory=500 << 20, full=True),
             rows=True,
+            orders=20,
             device=True,
             toolchain="seed",
             source_roots=(tmp_path, Path("src")),
