@@ -1,8 +1,9 @@
-"""Makes outputs unknown whose value no program defines, whatever the schedule: they hold what nobody has written, or what
-the order makes in which the programs of a kernel's grid run.
+"""Makes outputs unknown whose value no program defines, whatever the schedule.
 
-1. The findings of four rules name such outputs. One that is allowed says nothing: its author takes the value as it is.
-2. Only what counts as right is made unknown: a stale output stays stale.
+They hold what nobody has written, what the order of a grid's programs makes, or one of two values that one Ref should hold.
+
+1. The findings of five rules name such outputs. An allowed finding changes nothing: its author takes the value as it is.
+2. Only an output that counts as right becomes unknown: a stale output stays stale.
 3. Such an output has a reason: it does not leave a run inconclusive, and its finding counts as it would by itself.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import replace
 from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.schedule_view import ScheduleView
 
-_RULES = frozenset({"LD011", "LD013", "LD019", "LD025"})
+_RULES = frozenset({"LD011", "LD013", "LD019", "LD025", "LD026"})
 _RIGHT = frozenset({Verdict.FRESH, Verdict.LATENT})
 
 
