@@ -103,7 +103,10 @@ class OutputSentences:
 
     def describe(self, name: str, number: int) -> str:
         """Returns the sentence about the output with this name and number."""
-        match self.context.verdicts.outputs[name].verdict:
+        verdict = self.context.verdicts.outputs[name].verdict
+        if text := self.describe_other_cause(name, number):
+            return f"`{name}` {text}"
+        match verdict:
             case Verdict.FRESH:
                 text = self._describe_fresh(number)
             case Verdict.LATENT:
@@ -111,7 +114,7 @@ class OutputSentences:
             case Verdict.UNKNOWN:
                 text = self._describe_unknown(name)
             case Verdict.CLOBBERED:
-                text = self._describe_shared(name, number) or self._describe_clobbered(name)
+                text = self._describe_clobbered(name)
             case Verdict.STALE:
                 text = self._describe_stale(name)
         return f"`{name}` {text}"
@@ -180,12 +183,23 @@ class OutputSentences:
             f"could not be decided: whether it is to see what{by} overwrites, or does see it, could not be told{more}"
         )
 
-    def _describe_shared(self, name: str, number: int) -> str:
-        """Returns the sentence of an output that no kernel makes wrong; empty where one does."""
-        if any(cause.verdict is Verdict.CLOBBERED for cause in self.context.verdicts.outputs[name].causes):
+    def describe_other_cause(self, name: str, number: int) -> str:
+        """Returns the sentence of an output that JAX or XLA makes wrong, and no hidden write; empty where that is not so."""
+        output = self.context.verdicts.outputs[name]
+        if any(cause.verdict is output.verdict for cause in output.causes):
             return ""
+        lost = [one for one in self.context.lost_refs if name in one.outputs and one.verdict is output.verdict]
+        if lost:
+            writer = f"`{lost[0].kernel}`" if lost[0].kernel else "a store"
+            if lost[0].is_dropped(self.context.moved_refs):
+                return f"is wrong: JAX computes the forward pass again without {writer}, which leaves a value in a Ref"
+            return (
+                f"is wrong: JAX has parted what {writer} leaves in a Ref from who reads it, before XLA saw the program"
+            )
         pair = next((one for one in self.context.shared if number in one.outputs), None)
-        return "" if pair is None else f"is wrong: {describe_pair(pair)}"
+        if pair is None or output.verdict is not Verdict.CLOBBERED:
+            return ""
+        return f"is wrong: {describe_pair(pair)}"
 
     def _describe_clobbered(self, name: str) -> str:
         access = self._find_access(name, ReadKind.CLOBBERED)

@@ -41,6 +41,8 @@ class OutputViews:
     """Outputs whose way was not found."""
     unexplained: list[str] = field(default_factory=list[str])
     """Outputs that miss what a kernel wrote, without a known reader."""
+    elsewhere: list[str] = field(default_factory=list[str])
+    """Outputs that JAX or XLA makes wrong, and no kernel."""
     _kernels: Mapping[int, int] = field(init=False)
     """HiddenWrite index to the step that performs it first."""
     _ways: dict[frozenset[Definition | int], Mapping[Definition, Definition | None]] = field(
@@ -64,17 +66,23 @@ class OutputViews:
         nodes = list(self.flow.list_output_nodes()) if self.context.followed.performed else []
         found: list[OutputView] = []
         for number, (name, output) in enumerate(self.context.verdicts.outputs.items()):
+            sentence = sentences.describe(name, number)
+            if sentences.describe_other_cause(name, number):
+                self.elsewhere.append(name)
+                found.append(OutputView(name=name, verdict=output.verdict, path=(), missing=(), sentence=sentence))
+                continue
             path = self._find_path(name, number, output.verdict, nodes[number]) if number < len(nodes) else ()
             missing = tuple(dict.fromkeys(self._list_missing(name)))
             is_unnamed = output.verdict is Verdict.STALE and not missing
             if is_unnamed and not self.context.verdicts.misses_only_gone_calls(name):
                 self.unexplained.append(name)
-            sentence = sentences.describe(name, number)
             found.append(OutputView(name=name, verdict=output.verdict, path=path, missing=missing, sentence=sentence))
         return tuple(found)
 
     def list_notes(self) -> Iterator[str]:
         """Yields one line for each thing that is not shown."""
+        if self.elsewhere:
+            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: what does has no arrow here"
         if self.lost:
             yield f"the ways to {name_outputs(self.lost)} could not be followed"
         if self.long:
