@@ -10,7 +10,13 @@ Compares the program as written, in which a Ref is a value and a kernel call ret
   (2) Operations are the same if their tags, opcodes and lines are, and are compared operand by operand. One is *stale* about
       a call if an operand lacks FRESH, or has FRESH as it should and ORIG as it should not; *clobbered* if one has a FRESH
       too many. A call that overwrites all of its operand, and reads none of it, hides what earlier iterations left there.
-  (3) Outputs are wrong that depend on a wrong operation, or whose own sets differ so.
+  (3) Outputs are wrong that depend on a wrong operation, also by way of what a kernel overwrites in hiding, or whose own
+      sets differ so.
+  (4) A difference alone accuses nobody. For the derivative of a conditional JAX saves values of several branches in one
+      place, and may choose others in the two programs; and a kernel call whose results nobody needs may be in one of them
+      only. A call, or a store, is *lost* if the trace knows what JAX did to its Ref. It is *unexplained*, and outputs are
+      unknown, if the trace knows that of another one only, or if XLA gets fewer operations for the call, and an output
+      depends on one that it does not get. Otherwise JAX has moved nothing, and nothing is lost.
 A store that no kernel makes counts, too, where the worker has marked it: there is a mark in the place of FRESH, and no ORIG.
 One into a Ref that all iterations share, where each meant its own, makes clobbered what depends on it.
 Not seen: a Ref whose reads and writes JAX has parted before they are in a function of their own.
@@ -18,12 +24,20 @@ Not seen: a Ref whose reads and writes JAX has parted before they are in a funct
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers, is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet, compute_intended
-from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, count_loops, iterate_kernel_calls, tag_path_of
+from ligerdiag.analysis.writes import (
+    EffectsOf,
+    HiddenWrite,
+    count_loops,
+    find_hidden_writes,
+    iterate_kernel_calls,
+    tag_path_of,
+)
 from ligerdiag.artifacts.call_records import MovedRef, RefMove, RefStore
 from ligerdiag.effects.access import Access, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath, find_user_line
@@ -54,10 +68,8 @@ class LostRef:
     """The line of a store; None for a kernel call."""
     tags: tuple[int, ...]
     """Its operations in the program as written."""
-    is_missing: bool
-    """The program as written has an operation for it that XLA did not get."""
     verdict: Verdict
-    """Stale or clobbered."""
+    """Stale or clobbered; unknown where it is unexplained, by (4)."""
     outputs: tuple[str, ...]
     reader: HloInstruction | None
     """The first operation of the program as written that is wrong; None where only outputs are."""
@@ -68,8 +80,7 @@ class LostRef:
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
         """Returns whether JAX has dropped the call where it runs the function around it again, and not moved a read."""
-        kinds = {move.kind for move in self.find_moves(moves)}
-        return kinds == {RefMove.DROPPED} or (not kinds and self.is_missing)
+        return {move.kind for move in self.find_moves(moves)} == {RefMove.DROPPED}
 
 
 def find_lost_refs(
@@ -82,7 +93,7 @@ def find_lost_refs(
     stores: Sequence[RefStore] = (),
     moves: Sequence[MovedRef] = (),
 ) -> tuple[LostRef, ...]:
-    """Returns each call and store of which something is lost.
+    """Returns each call and store of which something is lost, or unexplained.
 
     call_names: tag of a kernel's custom call to its name in the trace. stores: those that the worker has marked. moves: what
     the trace knows of what JAX did to Refs.
@@ -92,7 +103,10 @@ def find_lost_refs(
     others = tuple(_find_writes(lowered, effects_of, call_names, numbers))
     if not writes and not stores:
         return ()
-    space = LabelSpace(len(numbers), max((write.loop_depth for write in (*writes, *others)), default=0))
+    hidden = [replace(one, index=len(numbers) + one.index) for one in find_hidden_writes(program, effects_of)]
+    space = LabelSpace(
+        len(numbers) + len(hidden), max((write.loop_depth for write in (*writes, *others, *hidden)), default=0)
+    )
     ours, theirs = _join_carriers(program, lowered, compute_carriers(writes), compute_carriers(others))
     as_written = _Side(program, writes, ours, effects_of, space)
     as_lowered = _Side(lowered, others, theirs, effects_of, space)
@@ -114,42 +128,58 @@ def find_lost_refs(
         if path in got.tagged and path[-1] in settled
         if (differing := comparison.compare_operations(tagged, got.tagged[path], unread.get(path, ())))
     }
-    reached = as_lowered.follow(wrong) if wrong else tuple(() for _ in output_names)
+    none: tuple[tuple[_Wrong, ...], ...] = ((),) * len(output_names)
+    reached = as_lowered.follow(wrong) if wrong else none
+    behind = as_written.follow_behind(wrong, hidden) if wrong and hidden else none
     outputs: defaultdict[_Wrong, list[str]] = defaultdict(list)
-    for name, one, other, marks in zip(output_names, meant.outputs, got.outputs, reached, strict=False):
-        for key in dict.fromkeys((*comparison.compare(one, other), *marks)):
+    for name, one, other, *marks in zip(output_names, meant.outputs, got.outputs, reached, behind, strict=False):
+        for key in dict.fromkeys((*comparison.compare(one, other), *chain.from_iterable(marks))):
             outputs[key].append(name)
-    there = {path[-1] for path in lowered.tags.values() if path}
+    needed = as_written.follow(_find_gone(writes, others)) if outputs and not moves else ()
+    missed = {(key, name) for name, keys in zip(output_names, needed, strict=False) for key, _ in keys}
     operations = {path: one for one in program.instructions if (path := program.find_tag_path(one))}
     found: list[LostRef] = []
     for (number, verdict), names in outputs.items():
         own = [write for write in writes if write.index == number]
         tags = tuple(dict.fromkeys(write.tag_path[-1] for write in own if write.tag_path))
         readers = sorted(path[-1:] for path, about in wrong.items() if (number, verdict) in about)
-        found.append(
-            LostRef(
-                kernel=own[0].kernel if own else "",
-                call=number if isinstance(number, str) else call_names.get(tags[0], "") if tags else "",
-                source=next((one.source for one in stores if one.name == number), None),
-                tags=tags,
-                is_missing=any(tag not in there for tag in tags),
-                verdict=verdict,
-                outputs=tuple(names),
-                reader=next((operations[path] for path in readers if path in operations), None),
-            )
+        one = LostRef(
+            kernel=own[0].kernel if own else "",
+            call=number if isinstance(number, str) else call_names.get(tags[0], "") if tags else "",
+            source=next((one.source for one in stores if one.name == number), None),
+            tags=tags,
+            verdict=verdict,
+            outputs=tuple(names),
+            reader=next((operations[path] for path in readers if path in operations), None),
         )
-    return _drop_followers(found, moves)
+        if not one.find_moves(moves):
+            unexplained = tuple(names if moves else [name for name in names if (number, name) in missed])
+            one = replace(one, verdict=Verdict.UNKNOWN, outputs=unexplained)
+        if one.outputs:
+            found.append(one)
+    return _drop_followers(found)
 
 
-def _drop_followers(found: Sequence[LostRef], moves: Sequence[MovedRef]) -> tuple[LostRef, ...]:
-    """Leaves out calls of which the trace knows no move, and whose outputs miss another one that it knows a move of: what
-    they return is stored in a Ref, say."""
-    known = {(name, one.verdict) for one in found if one.find_moves(moves) for name in one.outputs}
-    return tuple(
-        one
-        for one in found
-        if one.find_moves(moves) or one.is_missing or any((name, one.verdict) not in known for name in one.outputs)
-    )
+def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
+    """Leaves out unexplained calls whose outputs all miss one that is lost: what they return is stored in a Ref, say."""
+    known = {name for one in found if one.verdict is not Verdict.UNKNOWN for name in one.outputs}
+    return tuple(one for one in found if one.verdict is not Verdict.UNKNOWN or not known.issuperset(one.outputs))
+
+
+def _find_gone(
+    writes: Sequence[HiddenWrite], others: Sequence[HiddenWrite]
+) -> Mapping[TagPath, tuple[tuple[int, Verdict], ...]]:
+    """Maps the tag paths of operations that XLA did not get to their writes, of calls for which it got fewer."""
+    ours, theirs = (defaultdict[int, set[TagPath]](set) for _ in range(2))
+    for side, found in ((ours, writes), (theirs, others)):
+        for write in found:
+            side[write.index].add(write.tag_path[-1:])
+    gone: defaultdict[TagPath, list[tuple[int, Verdict]]] = defaultdict(list)
+    for write in writes:
+        is_there = write.tag_path[-1:] in theirs[write.index]
+        if write.tag_path and not is_there and len(ours[write.index]) > len(theirs[write.index]):
+            gone[write.tag_path].append((write.index, Verdict.UNKNOWN))
+    return {path: tuple(dict.fromkeys(found)) for path, found in gone.items()}
 
 
 def _list_lines(module: HloModule) -> dict[int, tuple[str, int] | None]:
@@ -193,6 +223,14 @@ class _Side:
         marks = {one: self.space.mark((_WRONG, one)) for found in wrong.values() for one in found}
         outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
         return tuple(tuple(one for one, mark in marks.items() if labels & mark) for labels in outputs)
+
+    def follow_behind(
+        self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
+    ) -> tuple[tuple[_Wrong, ...], ...]:
+        """Returns the same of what outputs depend on only by way of hidden writes."""
+        every = replace(self, writes=(*self.writes, *hidden))
+        pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)
+        return tuple(tuple(one for one in found if one not in known) for found, known in pairs)
 
     def _evaluate(self, marked: Mapping[TagPath, Labels]) -> Intended:
         return compute_intended(self.module, self.writes, self.carriers, self.effects_of, self.space, marked=marked)

@@ -20,6 +20,7 @@ from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.report import Coverage, Inspection
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ScheduleView
+from ligerdiag.text import join_words
 
 _CUT_TAGS = "some operations have tags and others have none, or one of another's: no tag is used"
 _FOLDED = "the program could not be read as written; what MLIR folded on the way is not seen"
@@ -75,6 +76,15 @@ def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, 
     )
 
 
+def _describe_unexplained(context: Context) -> Iterator[str]:
+    """Says of each call that JAX may have parted from a Ref which outputs are unknown for it, see `lost_refs`."""
+    for lost in context.lost_refs:
+        if lost.verdict is Verdict.UNKNOWN:
+            names = join_words([f"`{name}`" for name in lost.outputs])
+            writer = f"`{lost.kernel}`" if lost.kernel else "a store"
+            yield f"JAX may have parted {writer} from a Ref whose value {names} needs: no move of it is known"
+
+
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:
     """Whether the tags in its names are believed to be those that our worker gave the program's operations."""
     return is_tagged(program) and (
@@ -106,6 +116,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
     notes = compilation.notes
     if compilation.refs_trouble:
         notes = (*notes, f"JAX has moved a Ref, and what comes of it is not known: {compilation.refs_trouble}")
+    notes = (*notes, *_describe_unexplained(context))
     if context.writes:
         notes = (*notes, *_describe_crossed(compilation, context), *_describe_missing(compilation))
     return Coverage(

@@ -8,12 +8,16 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ligerdiag import api
+from ligerdiag.artifacts.artifact import Artifact, load_artifact
+from ligerdiag.artifacts.call_records import MovedRef, RefMove
+from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
 
@@ -75,6 +79,40 @@ def test_the_finding_names_the_three_places(stores: Mapping[str, CaseReport]) ->
     assert evidence["ref"].startswith(f"the Ref is made once ({PROGRAMS / 'stores_in_loops.py'}:{begin + 1})")
     assert evidence["write"].endswith(f"stores_in_loops.py:{begin + 2})")
     assert "jax.new_ref(0 * x)" in finding.help
+
+
+def test_a_kernel_is_not_accused_of_what_jax_did_not_move(shared_cache: Path) -> None:
+    cases = check(PROGRAMS / "refs_in_branches.py", shared_cache)
+    assert len(cases) == 14
+    for name, case in cases.items():
+        assert case.outputs == {"by_w": FRESH, "by_x": FRESH, "total": FRESH}, name
+        assert case.findings == (), name
+
+
+ELSEWHERE = MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call="")
+
+
+@pytest.mark.parametrize(("moves", "verdict"), [((ELSEWHERE,), Verdict.UNKNOWN), ((), FRESH)])
+def test_without_a_move_of_its_own_a_difference_is_unknown_or_nothing(
+    stores: Mapping[str, CaseReport], shared_cache: Path, moves: tuple[MovedRef, ...], verdict: Verdict
+) -> None:
+    assert stores
+    artifact = find_artifact("differentiated_by_scan_of_zeros", shared_cache)
+    assert artifact.provenance.moved_refs
+    provenance = replace(artifact.provenance, moved_refs=moves)
+    found = inspect_artifact(replace(artifact, provenance=provenance), effects_cache=shared_cache / "effects")
+    assert found.outputs == {"gradient": verdict, "other": FRESH, "value": verdict}
+    assert found.findings == ()
+    said = [note for note in found.coverage.not_covered if "may have parted a store from a Ref" in note]
+    assert len(said) == len(moves)
+    assert all("`gradient` and `value`" in note for note in said)
+
+
+def find_artifact(name: str, cache: Path) -> Artifact:
+    """Returns the artifact of a case of the stores; the newest one, where another state of the package left some."""
+    folders = sorted((cache / "artifacts").iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)
+    found = (load_artifact(folder) for folder in folders if name in (folder / "provenance.json").read_text())
+    return next(one for one in found if one.provenance.case_id == name)
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,6 @@ def test_no_ref_of_zeros_is_in_a_loop_that_is_differentiated() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.xfail(strict=True, reason="LD007 is not followed through what a kernel overwrites in hiding")
 def test_what_a_kernel_computes_of_a_wrong_gradient_is_never_called_right(plain_python: Path, tmp_path: Path) -> None:
     (case,) = run_check([Path(__file__).with_name("missed_behind_a_write.py")], plain_python, tmp_path)
     assert case["error"] == ""

@@ -17,7 +17,7 @@ import jax
 from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
-from ligerdiag.artifacts.call_records import MovedRef, Readers, RefStore
+from ligerdiag.artifacts.call_records import MovedRef, Readers, RefMove, RefStore
 from ligerdiag.compile.cases.arguments import (
     build_argument_specs,
     build_mesh,
@@ -209,7 +209,7 @@ def lower_case(
             lowered = traced.lower(lowering_platforms=("cuda",))
         needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots or refs.are_split
         is_plain = not needs_more and all(call.outputs_used for call in traced_calls)
-        has_moved_stores = any(not move.kernel for move in refs.moves)
+        has_moved_stores = any(not move.kernel and move.kind is not RefMove.UNKNOWN for move in refs.moves)
         marked, trouble = None, ""
         if not is_plain and tagged:
             marked, trouble = _lower_marked(jitted, specs, intent, marks_stores=has_moved_stores)

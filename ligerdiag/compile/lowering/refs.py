@@ -68,6 +68,11 @@ class RefNotes:
         if move not in self.moves:
             self.moves.append(move)
 
+    def doubt(self, fault: Exception) -> None:
+        """Takes note that a move may not have been seen."""
+        traceback.print_exception(fault)
+        self.add(MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call=""))
+
 
 @contextmanager
 def discharge_refs() -> Generator[list[str]]:
@@ -201,8 +206,8 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
                     here = notes.describe(primitive, params, source_info_util.current())
                     is_staged = any(value is None for value in values)
                     _follow(found, here, notes, is_read=primitive.name in _READS, is_staged=is_staged)
-        except Exception as fault:  # a note is missing then, and nothing else
-            traceback.print_exception(fault)
+        except Exception as fault:
+            notes.doubt(fault)
         return results
 
     return processed
@@ -233,7 +238,7 @@ def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., 
                 if _is_ref(variable) and id(value) not in own:
                     _note_shared(jaxpr, new_jaxpr, variable, notes)
         except Exception as fault:
-            traceback.print_exception(fault)
+            notes.doubt(fault)
         return result
 
     return taken_out
@@ -269,7 +274,7 @@ def _comparing(split: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]
         try:
             _compare(jaxpr, result[1], notes)
         except Exception as fault:
-            traceback.print_exception(fault)
+            notes.doubt(fault)
         return result
 
     return compared

@@ -14,7 +14,7 @@ from ligerdiag.rules.wording import begin_sentence, render_at
 def check(context: Context) -> Iterator[Finding]:
     """Reports each kernel call, and each store, whose work on a Ref is lost to an output."""
     for lost in context.lost_refs:
-        if not lost.is_dropped(context.moved_refs):
+        if lost.verdict is not Verdict.UNKNOWN and not lost.is_dropped(context.moved_refs):
             yield _report(context, lost)
 
 
