@@ -24,11 +24,13 @@ STARTS = {
     "module": "sys.argv = ['ligerdiag', *sys.argv[2:]]\nimport runpy\nrunpy.run_module('ligerdiag', run_name='__main__')",
 }
 IMPORTED = ("platformdirs", "ligerdiag.cli.main", "typer", "ligerdiag.cli.sweep", "ligerdiag.api")
+HEARD = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""What a shell that starts a run in the background takes from all its processes."""
 COMMANDS = (("check", "x.py"), ("inspect", "."), ("report", "."), ("list", "x.py"), ("targets",))
 
 
 def run(imported: str, start: str, words: tuple[str, ...], folder: Path) -> "subprocess.CompletedProcess[str]":
-    code = INTERRUPT.replace("sys.argv[1]", repr(imported)) + STARTS[start]
+    code = HEARD + INTERRUPT.replace("sys.argv[1]", repr(imported)) + STARTS[start]
     return subprocess.run(
         [sys.executable, "-c", code, imported, *words],
         cwd=folder, env=os.environ | {"LIGERDIAG_CACHE_DIR": ""}, capture_output=True, text=True, check=False,

@@ -26,6 +26,8 @@ NOT_COVERED = {
     "fused_alias": "mosaic_gpu_v2",
     "pallas_cross_entropy": "Only interpret mode",
     "partial_write": "Only interpret mode",
+    "moved_ref": "Only interpret mode",
+    "shared_bytes": "Only interpret mode",
     "unknown_effect": "",
 }
 """Cases that JAX on the CPU or Triton's interpreter does not cover, by how their ids begin, and a word of the reason."""
