@@ -119,4 +119,4 @@ def shared_cache() -> Path:
 @pytest.fixture
 def own_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the workers of a test come from templates of their own pool."""
-    monkeypatch.delenv(shared_templates.VARIABLE)
+    monkeypatch.delenv(shared_templates.VARIABLE, raising=False)

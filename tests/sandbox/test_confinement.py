@@ -202,6 +202,7 @@ def test_an_old_kernel_is_said_to_be_one(step: str, what: str, monkeypatch: pyte
         monkeypatch.setattr(child, name, refuse if name == step else lambda *_: 7)
     monkeypatch.setattr(child, "_limit", lambda *_: None)
     monkeypatch.setattr(child, "_OOM_SCORE", "0")
+    monkeypatch.setenv(child.SHARED_TEMPLATES, "")  # which `confine` forgets: the tests after this one need theirs
     confinement = child.confine(tmp_path)
     assert confinement.refused == (f"the process that reads files could not give up {what}: Function not implemented",)
     assert len(confinement.active) == 3
