@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from ligerdiag.hlo.dataflow import find_start, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
@@ -153,11 +154,23 @@ def _sort(
     numbers: Random | None,
 ) -> tuple[HloInstruction, ...]:
     """Returns the instructions so that of all that is ready the one of the least rank comes next, at random among equals."""
+    keys = {
+        one.id: (*ranks[one.id], numbers.random() if numbers is not None else place)
+        for place, one in enumerate(computation.sequence)
+    }
+    return order_by(computation.sequence, needed, keys)
+
+
+def order_by(
+    instructions: Sequence[HloInstruction], needed: Mapping[int, Sequence[int]], keys: Mapping[int, Any]
+) -> tuple[HloInstruction, ...]:
+    """Returns the instructions so that of all that is ready the one with the least key comes next.
+
+    needed: the ids of those that each has to come after, once each.
+    """
     from heapq import heapify, heappop, heappush
 
-    by_id = {one.id: one for one in computation.sequence}
-    places = {number: at for at, number in enumerate(by_id)}
-    keys = {number: (*ranks[number], numbers.random() if numbers is not None else places[number]) for number in by_id}
+    by_id = {one.id: one for one in instructions}
     waiting = {number: len(before) for number, before in needed.items()}
     users: defaultdict[int, list[int]] = defaultdict(list)
     for number, before in needed.items():

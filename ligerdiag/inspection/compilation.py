@@ -167,6 +167,8 @@ def _find_lost_refs(
 ) -> Context:
     """Adds what JAX lost of the program before XLA got it; outputs that need it are wrong, whatever the schedule."""
     program, lowered = compilation.program, compilation.lowered
+    if compilation.refs_trouble:
+        context = replace(context, verdicts=worsen_outputs(context.verdicts, names, Verdict.UNKNOWN))
     if program is None or lowered is None:
         return context
     call_names = {tag: call.call for call in compilation.kernel_calls for tag in (*call.tags, *call.dropped)}
@@ -175,8 +177,6 @@ def _find_lost_refs(
     verdicts = context.verdicts
     for one in lost:
         verdicts = worsen_outputs(verdicts, one.outputs, one.verdict)
-    if compilation.refs_trouble:
-        verdicts = worsen_outputs(verdicts, names, Verdict.UNKNOWN)
     return replace(context, lost_refs=lost, moved_refs=compilation.moved_refs, verdicts=verdicts)
 
 

@@ -334,13 +334,7 @@ def lose_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
 
 
 def _make_worse(verdicts: Verdicts, numbers: frozenset[int], least: Verdict) -> Verdicts:
-    outputs = {
-        name: replace(output, verdict=least)
-        if number in numbers and VERDICT_ORDER.index(output.verdict) < VERDICT_ORDER.index(least)
-        else output
-        for number, (name, output) in enumerate(verdicts.outputs.items())
-    }
-    return replace(verdicts, outputs=outputs)
+    return worsen_outputs(verdicts, [name for number, name in enumerate(verdicts.outputs) if number in numbers], least)
 
 
 def worsen_outputs(verdicts: Verdicts, names: Sequence[str], verdict: Verdict) -> Verdicts:

@@ -14,14 +14,13 @@ All keep operands and control predecessors. A loop or branch around a kernel cou
 holds under (1) and is not luck there is forced; what holds under none of the three no schedule can mend.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from heapq import heapify, heappop, heappush
 
 from ligerdiag.analysis.writes import CALLERS
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.legal_orders import order_by
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
@@ -216,24 +215,7 @@ def _order_early(computation: HloComputation, kernels: set[int]) -> tuple[HloIns
 
 def _order_by(computation: HloComputation, keys: Mapping[int, _Key]) -> tuple[HloInstruction, ...]:
     """Of what is ready, that with the least key comes next."""
-    needed = _find_needed(computation)
-    by_id = {instruction.id: instruction for instruction in computation.instructions}
-    waiting = {number: len(before) for number, before in needed.items()}
-    users: defaultdict[int, list[int]] = defaultdict(list)
-    for number, before in needed.items():
-        for one in before:
-            users[one].append(number)
-    ready = [(keys[number], number) for number, count in waiting.items() if not count]
-    heapify(ready)
-    order: list[HloInstruction] = []
-    while ready:
-        number = heappop(ready)[1]
-        order.append(by_id[number])
-        for user in users[number]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                heappush(ready, (keys[user], user))
-    return tuple(order)
+    return order_by(computation.instructions, _find_needed(computation), keys)
 
 
 def _compute_program_keys(module: HloModule, computation: HloComputation) -> Mapping[int, _Key]:
