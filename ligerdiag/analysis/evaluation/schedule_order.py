@@ -92,6 +92,8 @@ class ScheduleEvaluation:
     _quiet: QuietOnes = field(init=False)
     _apart: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
     """A write and a slice of the memory to whether each iteration overwrites another part of it, and nothing else does."""
+    _taking_apart: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
+    """Slice number to the writes that overwrite another part of it in each iteration, and whose part has tags."""
     _lucky: Labels = field(init=False)
     """All marks of lucky reads."""
     _parting: frozenset[int] = field(init=False)
@@ -113,6 +115,8 @@ class ScheduleEvaluation:
         self._parting = frozenset(one.lucky.reader for one in unordered if one.region is not None)
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
+            for number in write.slices if write.apart and write.taken else ():
+                self._taking_apart.setdefault(number, []).append(write)
 
     def _list_raced_dones(self) -> list[int]:
         """Lists the ids of what finishes a start that races, and gets its marks, whatever it reads."""
@@ -247,7 +251,7 @@ class ScheduleEvaluation:
     ) -> Labels:
         """Returns the set of a fused instruction, with all that starts there; keeps a tagged operation."""
         is_itself = True
-        if labels and instruction.opcode == "dynamic-slice" and self.memory.raw:
+        if labels and instruction.opcode == "dynamic-slice" and self._taking_apart:
             labels = self._forget_other_iterations(instruction, scheduled, labels, reads)
         if self.carried:
             started = self._find_starting(instruction, scheduled, reads)
@@ -290,8 +294,8 @@ class ScheduleEvaluation:
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
 
     def _takes_slice_apart(self, reads: tuple[Read, ...]) -> bool:
-        raw = self.memory.raw
-        return bool(raw) and any(write.apart and write.taken for _, place, _ in reads for write in raw.get(place, ()))
+        """Returns whether it may read one of a loop's slices, before or after the kernel overwrites that one."""
+        return bool(self._taking_apart) and any(place in self._taking_apart for _, place, _ in reads)
 
     def _forget_other_iterations(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
@@ -299,8 +303,8 @@ class ScheduleEvaluation:
         """Returns the set of a dynamic-slice without what kernels wrote in earlier iterations, (7)."""
         place = find_read_place(self.module, instruction, scheduled, reads)
         path = self.module.tags.get(instruction.id)
-        for write in self.memory.raw.get(place, ()) if path and place is not None else ():
-            if not write.apart or write.taken != path or place not in write.slices:
+        for write in self._taking_apart.get(place, ()) if path and place is not None else ():
+            if write.taken != path:
                 continue
             key = (write, place)
             if key not in self._apart:
