@@ -177,7 +177,7 @@ def half(x):
 
 
 @triton.jit
-def first_kernel(x, o, n, BLOCK: tl.constexpr):
+def first_kernel(x, o, n: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(o + at, tl.load(x + at, mask=at < n), mask=at < n)
 
@@ -185,7 +185,7 @@ def first_kernel(x, o, n, BLOCK: tl.constexpr):
 def pad(x):
     """Of 500 elements; the output has room for whole blocks."""
     flat, room = x.reshape(-1)[:500], S((ROWS * BLOCK,), "float32")
-    return jt.triton_call(flat, 500, kernel=first_kernel, grid=(ROWS,), BLOCK=BLOCK, **{OUT: room})
+    return jt.triton_call(flat, kernel=first_kernel, grid=(ROWS,), n=500, BLOCK=BLOCK, **{OUT: room})
 
 
 def padding_cut_off(x):
