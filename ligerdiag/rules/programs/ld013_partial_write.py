@@ -59,7 +59,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 _CUT = ("readers", "the program takes nothing but pieces of it, cut out at constant places")
-_HANDS_ON = frozenset({"bitcast", "copy", "reshape"})
+_HANDS_ON = frozenset({"bitcast", "copy", "opt-barrier", "reshape"})
 
 
 def _is_cut(program: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
