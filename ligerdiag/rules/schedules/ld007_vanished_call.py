@@ -36,9 +36,10 @@ def check(context: Context) -> Iterator[Finding]:
             rule=RULE.id,
             severity=RULE.severity,
             message=message,
+            outputs=tuple(context.verdicts.outputs) if call.is_unseen else (),
             source=call.source,
             kernel=call.kernel,
-            evidence=(("call", reason),),
+            evidence=(("call", reason), *([_UNSEEN] if call.is_unseen else [])),
             help=remedy,
         )
     for lost in context.lost_refs:
@@ -69,6 +70,7 @@ def _report_lost(context: Context, lost: LostRef) -> Finding:
     )
 
 
+_UNSEEN = ("outputs", "the program as written lacks the call, too: which outputs need what it writes is not known")
 _AGAIN = "JAX runs it in the forward pass, and drops it where `jax.checkpoint` computes the forward pass again"
 
 NO_OUTPUTS = make_example(
