@@ -56,6 +56,13 @@ def test_memory_that_the_program_allocates_holds_nothing(allocated: dict[str, Ca
     assert get_finding(allocated["total_in_scan"], "LD025").outputs == ("last",)
 
 
+def test_without_numbers_what_may_hold_unwritten_elements_is_not_fresh(shared_cache: Path) -> None:
+    """Replay tells the outputs apart that read the others alone."""
+    selectors = tuple(f"{FILES / 'unwritten.py'}::{name}" for name in ("half", "padding_read", "half_elements"))
+    report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache, replay=False))
+    assert {verdict for case in report.cases for verdict in case.outputs.values()} == {Verdict.UNKNOWN}
+
+
 def test_what_the_order_of_the_programs_makes_is_never_fresh(orders: dict[str, CaseReport]) -> None:
     assert list_unexpected(orders) == {}
 

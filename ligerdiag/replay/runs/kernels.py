@@ -283,8 +283,9 @@ class KernelRunner:
         options = FORWARD
         if tried is OrderTried.BACKWARD:
             options = replace(BACKWARD, batch_bytes=1) if launch.programs <= MOST_ALONE else BACKWARD
-        elif tried is OrderTried.TOGETHER:
-            options = make_together(self._seen[call.name].meetings, launch.programs)
+        elif tried in {OrderTried.TOGETHER, OrderTried.CROSSED}:
+            crossed = tried is OrderTried.CROSSED
+            options = make_together(self._seen[call.name].meetings, launch.programs, crossed=crossed)
         launch.run(buffers, options)
         settle_truth_values([outputs[number] for number in watch.fresh])
 

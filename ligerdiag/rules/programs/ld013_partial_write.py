@@ -38,12 +38,12 @@ def check(context: Context) -> Iterator[Finding]:
             grid = " x ".join(map(str, effects.grid))
             why = f"no program of the grid {grid} stores to all of output {output}, whatever the data"
             if is_whole:
-                why = f"nothing in it writes output {output}: it holds whatever stood in that memory"
+                why = f"{_NOTHING} output {output}: it holds whatever stood in that memory"
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
                 message=f"`{effects.kernel}` leaves elements of its output {output} unwritten",
-                outputs=name_reached(context, reach) if is_whole else (),
+                outputs=name_reached(context, reach),
                 source=find_user_line(context.program, call),
                 kernel=effects.kernel,
                 instructions=(call.name,),
@@ -58,6 +58,7 @@ def check(context: Context) -> Iterator[Finding]:
             )
 
 
+_NOTHING = "nothing in it writes"
 _CUT = ("readers", "the program takes nothing but pieces of it, cut out at constant places")
 _HANDS_ON = frozenset({"bitcast", "copy", "opt-barrier", "reshape"})
 
@@ -127,7 +128,9 @@ def _add_count(finding: Finding, counted: dict[tuple[str, int], tuple[LaunchNumb
             if launch.reached_by_garbage == () and _CUT in finding.evidence:
                 return None
             message = _render_count(launch, output, unwritten, elements)
-            reached = tuple(dict.fromkeys((*finding.outputs, *(launch.reached_by_garbage or ()))))
+            reached = launch.reached_by_garbage
+            if reached is None or any(text.startswith(_NOTHING) for _, text in finding.evidence):
+                reached = tuple(dict.fromkeys((*finding.outputs, *(reached or ()))))
             evidence = (*finding.evidence, _describe_launch(launch, output))
             return replace(finding, message=message, outputs=reached, evidence=evidence)
     return finding

@@ -111,7 +111,10 @@ def _report(launch: LaunchNumbers) -> Finding:
 
 
 def _describe_difference(launch: LaunchNumbers) -> tuple[str, str]:
-    when = "at the same time" if launch.order_tried is OrderTried.TOGETHER else "from the last to the first"
+    when = {
+        OrderTried.TOGETHER: "at the same time",
+        OrderTried.CROSSED: "at the same time, and the first one stores last",
+    }.get(launch.order_tried, "from the last to the first")
     how = f"by {render_error(launch.order_difference)} when its programs run {when}"
     return "replay", f"the results of %{launch.instruction} differ {how}"
 

@@ -201,6 +201,19 @@ def padding_read(x):
 
 
 @triton.jit
+def half_elements_kernel(x, o, BLOCK: tl.constexpr):
+    """Two bytes of each element of four."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o.to(tl.pointer_type(tl.int16)) + 2 * at, tl.load(x + at).to(tl.int16))
+
+
+def half_elements(x):
+    return {
+        "y": jt.triton_call(x, kernel=half_elements_kernel, grid=(ROWS,), BLOCK=BLOCK, **{OUT: S(x.shape, "float32")})
+    }
+
+
+@triton.jit
 def positive_kernel(x, o, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + at)
@@ -246,6 +259,7 @@ CASES = (
     case(padding_cut_off, (X,), "fresh"),
     case(padding_reshaped_and_cut_off, (X,), "fresh"),
     case(padding_read, (X,), {"*": "unknown"}, "LD013"),
+    case(half_elements, (X,), {"*": "unknown"}, "LD013"),
     case(positive_chosen, (X,), "fresh"),
     case(positive_read, (X,), {"*": "unknown"}, "LD013"),
 )
