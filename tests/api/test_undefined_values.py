@@ -56,6 +56,10 @@ def test_memory_that_the_program_allocates_holds_nothing(allocated: dict[str, Ca
     assert get_finding(allocated["total_in_scan"], "LD025").outputs == ("last",)
 
 
+def test_an_output_that_the_program_drops_counts_where_the_kernel_reads_it(shared_cache: Path) -> None:
+    assert list_unexpected(check("scratch.py", shared_cache)) == {}
+
+
 def test_without_numbers_what_may_hold_unwritten_elements_is_not_fresh(shared_cache: Path) -> None:
     """Replay tells the outputs apart that read the others alone."""
     selectors = tuple(f"{FILES / 'unwritten.py'}::{name}" for name in ("half", "padding_read", "half_elements"))

@@ -25,6 +25,8 @@ def check(context: Context) -> Iterator[Finding]:
             if use.old_read is None or leaf in aliased:
                 continue
             reach = find_dependents(context, context.program, call, [leaf])
+            if not reach.is_used and not use.old_read.is_atomic:  # the kernel computes its other outputs with it
+                reach = find_dependents(context, context.program, call, iterate_leaves(call.shape))
             if not reach.is_used:
                 continue
             yield Finding(
