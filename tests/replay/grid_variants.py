@@ -447,3 +447,23 @@ def raised_at_all(x, best, flag, BLOCK: tl.constexpr):
     value = tl.max(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), axis=0)
     if value > tl.atomic_max(best, value):
         tl.store(flag, 1)
+
+
+@triton.jit
+def first_ticket_stores(x, c, o, BLOCK: tl.constexpr):
+    """The others may add before the first one has stored."""
+    value = tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    if tl.atomic_add(c, 1) == 0:
+        tl.store(o + tl.arange(0, BLOCK), value)
+    else:
+        tl.atomic_add(o + tl.arange(0, BLOCK), value)
+
+
+@triton.jit
+def last_ticket_divides(x, c, o, BLOCK: tl.constexpr):
+    """All have added before the last one draws its ticket."""
+    at = tl.arange(0, BLOCK)
+    tl.atomic_add(o + at, tl.load(x + tl.program_id(0) * BLOCK + at))
+    tl.debug_barrier()
+    if tl.atomic_add(c, 1) == tl.num_programs(0) - 1:
+        tl.store(o + at, tl.load(o + at) / tl.num_programs(0))

@@ -209,6 +209,12 @@ LAUNCHES: dict[str, Launch] = {
     "the largest, and that there was one": Launch(
         "raised_at_all", (X,), (zeros(1), zeros(1, np.int32)), (8,), NOTHING, B, zeroed=(0, 1)
     ),
+    "the first one stores, the others add": Launch(
+        "first_ticket_stores", (X, zeros(1, np.int32)), (zeros(16),), (8,), {ORDER}, B, static=NOTHING
+    ),
+    "all add, the last one divides": Launch(
+        "last_ticket_divides", (X, zeros(1, np.int32)), (zeros(16),), (8,), NOTHING, B, zeroed=(0,)
+    ),
     "the last one adds up": Launch(
         "last_block_reduces", (X, zeros(1, np.int32)), (zeros(8), zeros(1)), (8,), NOTHING, {"BLOCK": 16, "PROGRAMS": 8}
     ),

@@ -45,7 +45,7 @@ class GridOptions:
     their accesses to memory may come."""
     first_stays: bool = False
     """Where programs store to the same bytes in one operation, the first program's value stays: the stores land in another
-    order than the operations before them."""
+    order than the operations before them. Programs whose condition does not hold go on first."""
     tracked: frozenset[int] = frozenset()
     """Numbers of the arguments of which is noted what is read before anybody has written it."""
 
