@@ -4,8 +4,8 @@
    differs by more than rounding.
 2. All calls that read what nobody has written, or leave elements unwritten, find something else in their outputs. An
    output is reached by one of them if a single bit differs, and the output depends on what that call returns. Where none
-   is and some output is not finite, that tells nothing. Where there is one such call, it is the reason of every difference,
-   also of those that come by what it overwrites.
+   is and some output is not finite, that tells nothing. An output that differs and depends on no result of these calls is
+   reached by what they overwrite: by each of them.
 3. All other calls run as before.
 """
 
@@ -76,9 +76,12 @@ def describe_launches(
     if garbage:
         names = frozenset(found[number].instruction for number in garbage)
         reached = _compare(run, OtherKernels(runner=runner, names=names, tried=None), plain)
+        dependent = {
+            number: _list_dependent(module, calls.get(found[number].instruction), tuple(plain)) for number in garbage
+        }
+        rest = frozenset(reached or ()).difference(*dependent.values())
         for number in garbage if reached is not None else ():
-            dependent = _list_dependent(module, calls.get(found[number].instruction), tuple(plain))
-            own = tuple(name for name in reached or () if name in dependent or len(garbage) == 1)
+            own = tuple(name for name in reached or () if name in dependent[number] | rest)
             found[number] = replace(found[number], reached_by_garbage=own)
     return tuple([_drop_reads(one, module, calls.get(one.instruction)) for one in found])
 

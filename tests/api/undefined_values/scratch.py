@@ -54,6 +54,14 @@ def count_beside(x, counter, o, N: tl.constexpr):
     tl.store(o + at, 2 * tl.load(x + at))
 
 
+@triton.jit
+def add_some_in_place(keep, x, scratch, o, N: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(o + at, 1.0)
+    if tl.load(keep + tl.program_id(0)) != 0:
+        tl.store(x + at, tl.load(x + at) + tl.load(scratch + at))
+
+
 def call(kernel, *args, first, **words):
     outputs = (first, S((ROWS, N), "float32"))
     return jt.triton_call(*args, kernel=kernel, grid=(ROWS,), N=N, **{OUT: outputs}, **words)[1]
@@ -73,6 +81,14 @@ def read_in_scan(x):
 
     last, sums = jax.lax.scan(step, 1.0, x)
     return {"last": last, "sums": sums}
+
+
+def read_into_operands(keep, x):
+    """What is read leaves by the operand that the kernel overwrites, and by no result."""
+    y, z = jnp.sin(x), jnp.cos(x)
+    ones = call(add_some_in_place, keep, y, first=S(x.shape, x.dtype))
+    more = call(add_some_in_place, keep, z, first=S(x.shape, x.dtype))
+    return {"y": y * ones, "z": z * more, "ones": ones + 1}
 
 
 def written_first(x):
@@ -102,6 +118,7 @@ CASES = (
     case(read, (X,), {"y": "unknown", "other": "fresh"}, "LD025"),
     case(read_some, (KEEP, X), {"y": "unknown"}, "LD025"),
     case(read_in_scan, (X,), {"last": "unknown", "sums": "fresh"}, "LD025"),
+    case(read_into_operands, (KEEP, X), {"y": "unknown", "z": "unknown", "ones": "fresh"}, "LD006", "LD025"),
     case(written_first, (X,), "fresh"),
     case(counted, (Arg(shape=(ROWS,)),), {"sorted": "unknown"}, "LD013", "LD025"),
     case(counted_from_zero, (Arg(shape=(ROWS,)),), "fresh"),
