@@ -165,7 +165,7 @@ module. A call is reported when it has no outputs at all, or when it overwrites 
 for and something may read one of its operands later. What a `custom_vjp` or `custom_jvp` asks for whose rule takes its place
 was never to run. A call that JAX runs in the forward pass, and drops where `jax.checkpoint` computes the forward pass again,
 is reported if an output needs what it would have left there: in an operand, or in a Ref, which JAX makes and reads anew.
-Where JAX drops a call while it traces, as in a loop that it differentiates, no program holds it: no output is called fresh.""",
+Where JAX drops a call while it traces, as in a loop that it differentiates, no program holds it: none is fresh.""",
     why="""\
 JAX and XLA remove what nobody uses. A kernel whose only purpose is to scale a gradient in place is, to them, a call that
 does nothing: the gradient stays unscaled, silently.""",
