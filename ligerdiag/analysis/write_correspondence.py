@@ -335,6 +335,8 @@ class VanishedCall:
     """JAX runs it in one place, and not in another one where it runs the function around it again."""
     write: int | None = None
     """HiddenWrite index, when XLA dropped it, or JAX in one place."""
+    is_unseen: bool = False
+    """The program as written lacks it, too: JAX dropped it while it traced, and no output is judged by what it writes."""
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
@@ -355,6 +357,7 @@ def find_vanished(
             outputs=call.outputs,
             source=call.site or call.source,
             unknown=call.outputs > 0 and all(access is Access.UNKNOWN for access in call.hidden),
+            is_unseen=not call.tags,
         )
         for call in traced
         if not call.in_program and (call.outputs == 0 or (call.hidden and call.operand_used_later))

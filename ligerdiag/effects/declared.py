@@ -164,10 +164,13 @@ def apply_declarations(
     contradictions = [
         _contradict(declared, effects, number, Access.NONE) for number in sorted(named) if number >= count
     ]
+    is_of_another = bool(contradictions)  # of a call with more operands: of those of this one it says little
     operands = list(effects.operands)
     uses = list(effects.operand_uses)
     for number, found in enumerate(effects.operands):
         said = _get_declared(declared, number)
+        if found is Access.UNKNOWN and is_of_another and not said.writes:
+            continue
         if found is Access.UNKNOWN:
             operands[number] = said
             uses[number] = compute_plain_use(said, f"`{declared.name}` {_NOT_FOLLOWED}")

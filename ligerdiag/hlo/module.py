@@ -55,6 +55,8 @@ def strip_tags(op_name: str) -> str:
     return _TAG.sub("", op_name.partition(";")[0]).replace("%3B", ";").replace("%23", "#")
 
 
+ALLOCATES = "AllocateBuffer"
+"""Target of the calls that return memory as it is, which nobody has written: `jax.lax.empty`, `jax.empty_ref`."""
 ADDED_BARRIER = "ligerdiag_barrier"
 """Name of the barriers that the translation as written puts behind operations; see `compile.lowering.intent`."""
 

@@ -30,7 +30,7 @@ import numpy as np
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.dataflow import is_partitioned
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, find_user_line
+from ligerdiag.hlo.module import ALLOCATES, HloComputation, HloInstruction, HloModule, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
@@ -56,6 +56,7 @@ from ligerdiag.replay.interpreter.scope import (
     store,
 )
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
+from ligerdiag.replay.runs.launch import is_launched
 from ligerdiag.replay.runs.shards import EDGES, ENTRY, EXIT, join, split
 
 _MOVES = having(Trait.NO_NEW_NAN)
@@ -110,11 +111,16 @@ def describe_first_nan(
     place = "" if line is None else f" at {line.file}:{line.line}"
     what = f"`%{first.name}` ({first.opcode})"
     if is_unwritten:
+        kernel = "its kernel reads an output before it writes it, or leaves elements of one unwritten (LD025, LD013)"
+        why = "it is read before anything is written there (LD025)" if _allocates(first) else kernel
         return (
-            f"the program as written takes its first NaN from memory that nobody has written, in {what}{place}: its kernel"
-            " reads an output before it writes it, or leaves elements of one unwritten (LD025, LD013)"
+            f"the program as written takes its first NaN from memory that nobody has written, in {what}{place}: {why}"
         )
     return f"the program as written makes its first NaN in {what}{place}: give its arguments other values, or a `Draw`"
+
+
+def _allocates(instruction: HloInstruction) -> bool:
+    return instruction.proto.custom_call_target == ALLOCATES
 
 
 def _list_arrays(values: Iterable[Cells]) -> list[Array]:
@@ -299,7 +305,7 @@ class _Run:
     def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: HloEvaluator) -> Cells:
         if self.watch is not None:
             self.watch.before(operands)
-        if instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
+        if is_launched(instruction):
             result = self._launch(instruction, operands)
         else:
             read = tuple([read_cells(operand) for operand in operands])
