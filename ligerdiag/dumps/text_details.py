@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
+from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.xla_pb2 import (
@@ -37,10 +38,6 @@ from ligerdiag.hlo.xla_pb2 import (
 )
 
 _COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
-_ANNOTATIONS = frozenset(
-    {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "xla.sdy.FuncResultSharding"}
-)
-"""Custom calls that do nothing at run time."""
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
@@ -70,7 +67,7 @@ def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
 
 
 def _is_kernel_call(instruction: HloInstructionProto) -> bool:
-    return instruction.opcode == "custom-call" and instruction.custom_call_target not in _ANNOTATIONS
+    return instruction.opcode == "custom-call" and not has_trait(instruction.custom_call_target, CallTrait.MARKER)
 
 
 def _find_holders(module: HloModuleProto) -> frozenset[int]:

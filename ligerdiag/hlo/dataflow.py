@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import InvalidAlias, ShapeIndex, is_tuple, iterate_leaves
@@ -34,10 +35,6 @@ _BARRIERS = having(Trait.BARRIER)
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 _RESULT_FIRST = having(Trait.RESULT_FIRST)
 _FINISHES = having(Trait.DONE, Trait.UPDATE)
-SHARD_EDGES = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
-"""Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
-PARTITIONED = "CustomSPMDPartitioning"
-"""The target of JAX's `custom_partitioning`, whose function XLA asks for (jax/_src/custom_partitioning.py)."""
 _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.STARTS_WITH_OPERANDS)
 
 
@@ -161,7 +158,7 @@ class Dataflow:
 
 def is_shard_edge(instruction: HloInstruction) -> bool:
     """Returns whether the instruction hands each operand over the edge of a shard_map, (7)."""
-    return instruction.opcode == "custom-call" and instruction.proto.custom_call_target in SHARD_EDGES
+    return is_call_with(instruction, CallTrait.SHARD_EDGE)
 
 
 def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstruction:
@@ -197,7 +194,7 @@ def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
 
 def is_partitioned(instruction: HloInstruction) -> bool:
     """Returns whether it stands for the function of a `custom_partitioning`."""
-    return instruction.proto.custom_call_target == PARTITIONED
+    return is_call_with(instruction, CallTrait.CUSTOM_PARTITIONING)
 
 
 def search[Node: Hashable](

@@ -16,13 +16,12 @@ fusion's operand, and the result holds what stood in its bytes before.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.dataflow import Positions, look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex, count_elements, iterate_leaves
 
 _BITCASTS = frozenset({"bitcast"})
-_OWN = ("__cublas$", "__cudnn$")
-"""Targets of calls that XLA makes itself: its own launchers know both buffers."""
 
 type Offsets = tuple[int | str, ...]
 """Where a part of an array begins, by dimension: a number, or the name of the index."""
@@ -75,7 +74,7 @@ def _check_fusion(
     for call in fused.instructions:
         if call.opcode != "custom-call" or not call.proto.output_operand_aliasing:
             continue
-        if call.proto.custom_call_target.startswith(_OWN):
+        if is_call_with(call, CallTrait.MADE_BY_XLA):
             continue
         for operand, output in call.operand_output_aliases.items():
             own = _find_operand(call.operands[operand], fusion, positions)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ligerdiag.analysis.evaluation.labels import Labels, unite
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import compute_byte_size, is_tuple
@@ -276,10 +277,6 @@ def _combine(instruction: HloInstruction, parts: Parts, operands: Sequence[Parte
     return found
 
 
-_PRODUCTS = frozenset({"__cublas$gemm", "__cublas$lt$matmul"})
-"""Their first result is the product; a matrix that is added, and what is done with each element, changes no dimension."""
-
-
 def find_product_dimension(product: HloInstruction, side: int, dimension: int) -> int | None:
     """Maps a dimension of operand 0 or 1 to one of the result; None if it is contracted, or the product none that is
     known."""
@@ -315,7 +312,7 @@ def _read_numbers(product: HloInstruction) -> tuple[_Sides, _Sides] | None:
             (list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions)),
             (list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)),
         )
-    if product.proto.custom_call_target not in _PRODUCTS:
+    if not is_call_with(product, CallTrait.MATRIX_PRODUCT):
         return None
     try:
         found = json.loads(product.proto.backend_config)["gemm_backend_config"]["dot_dimension_numbers"]
