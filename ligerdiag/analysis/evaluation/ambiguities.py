@@ -45,17 +45,23 @@ class Reason(StrEnum):
     """The kinds of ambiguities."""
 
     DERIVATIVE = "derivative"
-    """The reader may want the saved residual, or an operation such as `* 1` that MLIR removed may have separated it from the new
-    value. The same applies to any reader outside of the forward pass whose value autodiff may have saved."""
+    """The reader may want the saved residual, or an operation such as `* 1` that MLIR removed may have separated it
+    from the new value. The same applies to any reader outside of the forward pass whose value autodiff may have
+    saved.
+    """
     OTHER_FORM = "other form"
-    """An operation after the write reads a value of which the overwritten one is a reshape, transpose, cast, slice or broadcast,
-    or the reverse. MLIR folds a reshape of a reshape, so the module does not show which of the two the author means."""
+    """An operation after the write reads a value of which the overwritten one is a reshape, transpose, cast, slice or
+    broadcast, or the reverse. MLIR folds a reshape of a reshape, so the module does not show which of the two the
+    author means.
+    """
     CONSTANT = "constant"
-    """The overwritten value is computed from constants alone. MLIR computes such values itself and merges equal ones: an operation
-    that depends on a constant may be meant to depend on the overwritten value."""
+    """The overwritten value is computed from constants alone. MLIR computes such values itself and merges equal ones:
+    an operation that depends on a constant may be meant to depend on the overwritten value.
+    """
     AMBIGUOUS = "ambiguous"
-    """An instruction of the optimized module may be one of several operations (`provenance`), and would be wrong, or carry the
-    original, as one of them."""
+    """An instruction of the optimized module may be one of several operations (`provenance`), and would be wrong, or
+    carry the original, as one of them.
+    """
     UNSURE = "unsure"
     """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass made it."""
     NO_METADATA = "no metadata"
@@ -66,15 +72,17 @@ class Reason(StrEnum):
     """An instruction of the optimized module without a name, or with one that cannot be trusted, may carry the original (see
     `belief`), and the output is wrong if it does."""
     RECOMPUTED = "recomputed"
-    """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. JAX may have dropped a call
-    whose outputs nothing needs there, although its author means its write; or the call is outside of the checkpointed function, and
-    the author means the original."""
+    """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. JAX may have
+    dropped a call whose outputs nothing needs there, although its author means its write; or the call is outside of
+    the checkpointed function, and the author means the original.
+    """
     MIXED = "mixed"
     """Two merged values, from before and after the write, meet in a loop or conditional whose result is unknown (see
     `verdict.one_value.find_twin_confluences`)."""
     TWIN_OPERANDS = "twin operands"
-    """A kernel gets two merged values, such as two arrays of zeros, and overwrites one of them: the other one's version depends on
-    when it does so."""
+    """A kernel gets two merged values, such as two arrays of zeros, and overwrites one of them: the version of the
+    other one depends on when it does so.
+    """
 
 
 @dataclass(frozen=True, slots=True)
