@@ -28,7 +28,7 @@ _MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)(?!stable_)([A-Za-z_][\w.$-]*?)_mosa
 
 
 def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    """Effects of a call to a known target; UNKNOWN for any other."""
+    """Returns the effects of a call to a known target; UNKNOWN for any other."""
     if has_trait(target, CallTrait.READS_ONLY):
         return CallEffects(
             kernel=target,
@@ -61,7 +61,7 @@ _KERNEL_PARSERS: Mapping[CallTrait, Callable[[bytes], tuple[LaunchConfiguration,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomCall:
-    """The parts of a custom-call instruction that its effects depend on."""
+    """The parts of a custom-call instruction that determine its effects."""
 
     target: str
     backend_config: bytes
@@ -70,7 +70,7 @@ class CustomCall:
     outputs: int
     """Number of its outputs: the leaves of a tuple, one for an array."""
     sizes: tuple[int | None, ...] = ()
-    """Bytes of each operand, then of each output, None where not known; () where none are."""
+    """Bytes of each operand, then of each output, None where unknown; () if all are unknown."""
 
 
 def carries_kernel(target: str) -> bool:
@@ -79,10 +79,10 @@ def carries_kernel(target: str) -> bool:
 
 
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
-    """Returns the operands that the call of a library's function declares to overwrite: those that an output aliases.
+    """Returns the operands that a library call declares to overwrite: those that an output aliases.
 
-    None where that says nothing of the others: the call has side effects, hands out the operands' own buffers, or brings
-    a kernel, whose code tells.
+    Returns None if that says nothing about the other operands: the call has side effects, exposes the operands' own
+    buffers, or carries a kernel, whose code decides.
     """
     target = call.proto.custom_call_target
     brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL)
@@ -90,7 +90,7 @@ def find_aliased(call: HloInstruction) -> frozenset[int] | None:
 
 
 def explain_untrusted(call: HloInstruction) -> str:
-    """Returns why the aliases of a call do not say all that it overwrites, see `find_aliased`; empty where they do."""
+    """Returns why a call's aliases may not cover all its writes, see `find_aliased`; empty if they do."""
     target = call.proto.custom_call_target
     if needs_parser(target):
         return "the call brings a kernel whose code could not be followed"
@@ -105,7 +105,7 @@ def needs_parser(target: str) -> bool:
 
 
 def parse_configurations(target: str, backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the launches that a call to `target` may do, () where it carries no kernel; raises ArtifactError."""
+    """Returns the possible launches of a call to `target`, () if it carries no kernel; raises ArtifactError."""
     parse = _KERNEL_PARSERS.get(find_traits(target) & CallTrait.CARRIES_TRITON)
     return () if parse is None else parse(backend_config)
 
@@ -115,10 +115,10 @@ def compute_call_effects(
 ) -> CallEffects:
     """Returns the effects of the call on each buffer; UNKNOWN, with a reason, if its payload cannot be read.
 
-    sizes: see `CustomCall`. Without them it is not known whether a kernel writes all of a buffer.
+    sizes: see `CustomCall`. Without them, whether a kernel writes all of a buffer is unknown.
 
     For a target that carries a kernel this imports Triton, or JAX for a Mosaic GPU kernel, and gives its MLIR parser
-    the payload's bytes: a hostile payload can kill the process. `isolated` does the same in another one.
+    the payload's bytes: a hostile payload can kill the process. `isolated` runs this in another process.
     """
     if has_trait(target, CallTrait.MOSAIC):
         return _compute_mosaic_effects(target, backend_config, operands, outputs)
