@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import CallEffects, OperandUse, ReadsBeforeWrite
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.dataflow import Dataflow, Through
-from ligerdiag.hlo.module import ALLOCATES, HloInstruction
+from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves
 
 _NAMES = Through(bitcasts=True, barriers=True, tuples=True)
@@ -32,7 +33,7 @@ class UnwrittenMemory:
 
 def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
     """Yields each operand of a kernel of the program that is read so."""
-    if not any(call.proto.custom_call_target == ALLOCATES for _, call in context.program.iterate_custom_calls()):
+    if not any(is_call_with(call, CallTrait.ALLOCATES) for _, call in context.program.iterate_custom_calls()):
         return
     flow = Dataflow(context.program, _NAMES)
     for call, effects in {one.id: (one, found) for one, found in context.calls}.values():
@@ -42,7 +43,7 @@ def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
             zip(call.operands, effects.operands, effects.operand_uses, strict=False)
         ):
             allocation, _ = flow.find_definition(operand)
-            if allocation.opcode != "custom-call" or allocation.proto.custom_call_target != ALLOCATES:
+            if not is_call_with(allocation, CallTrait.ALLOCATES):
                 continue
             uses = [use] if access.reads else []
             output = leaves.index(aliases[number]) if aliases.get(number) in leaves else len(leaves)

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.codec import FieldError, parse_record
-from ligerdiag.effects.call import carries_kernel, parse_configurations
+from ligerdiag.effects.call import parse_configurations
 from ligerdiag.effects.payload import LaunchConfiguration, Parameter
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.module import ALLOCATES, HloInstruction, HloModule
+from ligerdiag.hlo.custom_calls import ALLOCATES, CallTrait, has_trait, is_call_with
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import find_accesses, run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
@@ -95,8 +96,7 @@ _ALLOCATES = Launch(
 
 def is_launched(instruction: HloInstruction) -> bool:
     """Returns whether it is a call of a kernel, or of one that writes nothing by 3 above."""
-    target = instruction.proto.custom_call_target
-    return instruction.opcode == "custom-call" and (carries_kernel(target) or target == ALLOCATES)
+    return is_call_with(instruction, CallTrait.CARRIES_TRITON | CallTrait.ALLOCATES)
 
 
 def compute_payload_key(call: HloInstruction) -> str:
@@ -120,7 +120,7 @@ def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path
     Raises NotCoveredError.
     """
     target = call.proto.custom_call_target
-    if target == ALLOCATES:
+    if has_trait(target, CallTrait.ALLOCATES):
         return (_ALLOCATES,)
     try:
         configurations = parse_configurations(target, call.proto.backend_config)

@@ -7,7 +7,8 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.dependents import find_dependents, name_reached
 from ligerdiag.effects.access import Access, WriteCoverage
 from ligerdiag.effects.call import carries_kernel
-from ligerdiag.hlo.module import ALLOCATES, HloInstruction, HloModule, find_user_line
+from ligerdiag.hlo.custom_calls import ALLOCATES
+from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
 from ligerdiag.rules.rule import ALIASED, Measured, Party, Reproduction, Rule, Settled, make_example

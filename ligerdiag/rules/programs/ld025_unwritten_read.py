@@ -7,7 +7,8 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.dependents import find_dependents, name_reached
 from ligerdiag.analysis.unwritten_memory import find_unwritten_memory
 from ligerdiag.effects.access import OldRead
-from ligerdiag.hlo.module import ALLOCATES, find_user_line
+from ligerdiag.hlo.custom_calls import ALLOCATES
+from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity, SourceLine, UnwrittenRead
 from ligerdiag.rules.rule import Measured, Party, Reproduction, Rule, Settled, make_example
