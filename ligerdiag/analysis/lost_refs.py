@@ -25,6 +25,7 @@ Not seen: a Ref whose reads and writes JAX has parted before they are in a funct
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers, is_same_operation
@@ -212,11 +213,8 @@ class _Side:
 
     def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
         """Returns its dependence sets, with a mark for each of the stores."""
-        found = self._evaluate({})
-        if not stores:
-            return found
-        places = {path[:-1] for path in found.tagged}
-        return self._evaluate({(*place, one.tag): self.space.mark(one.name) for one in stores for place in places})
+        names = {one.tag: one.name for one in stores}
+        return self._evaluate({path: self.space.mark(names[path[-1]]) for path in _list_paths(self.module, names)})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
         """Returns for each output what the operations that it depends on are wrong about."""
@@ -234,6 +232,27 @@ class _Side:
 
     def _evaluate(self, marked: Mapping[TagPath, Labels]) -> Intended:
         return compute_intended(self.module, self.writes, self.carriers, self.effects_of, self.space, marked=marked)
+
+
+def _list_paths(module: HloModule, tags: Collection[int]) -> Iterator[TagPath]:
+    """Yields the tag path of each operation that has one of the tags, by every way of calls to it."""
+
+    @cache
+    def list_prefixes(computation: int) -> frozenset[TagPath]:
+        if computation == module.entry.id:
+            return frozenset({()})
+        return frozenset(
+            [
+                (*prefix, *module.find_tag_path(caller)) if caller.opcode == "call" else prefix
+                for caller in module.callers.get(computation, ())
+                for prefix in list_prefixes(module.homes[caller.id].id)
+            ]
+        )
+
+    for one in module.instructions if tags else ():
+        if (path := module.find_tag_path(one)) and path[-1] in tags:
+            for prefix in list_prefixes(module.homes[one.id].id):
+                yield (*prefix, *path)
 
 
 _WRONG = "wrong"

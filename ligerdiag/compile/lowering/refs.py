@@ -18,7 +18,7 @@ The functions are JAX's own, without a promise. A JAX that lacks one, or an erro
 
 import importlib
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -201,11 +201,12 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
                 notes.made = here.line
             elif kept and primitive.name not in _ENDS:
                 values = [self.to_jaxpr_tracer(one).pval.get_known() for one in tracers]
-                found = [accesses[id(self), id(one)] for one in values if (id(self), id(one)) in accesses]
-                if found:
-                    here = notes.describe(primitive, params, source_info_util.current())
-                    is_staged = any(value is None for value in values)
-                    _follow(found, here, notes, is_read=primitive.name in _READS, is_staged=is_staged)
+                is_staged = any(value is None for value in values)
+                for number, value in enumerate(values):
+                    if known := accesses.get((id(self), id(value))):
+                        info, place = source_info_util.current(), number - len(values)
+                        for here, is_read in _list_accesses(primitive, params, info, place, notes):
+                            _follow(known, here, notes, is_read=is_read, is_staged=is_staged)
         except Exception as fault:
             notes.doubt(fault)
         return results
@@ -213,17 +214,50 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
     return processed
 
 
-def _follow(found: Sequence[_Accesses], here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
+def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
     """Takes note of an access that is done now, and stands behind one that is done later, if one of the two is a write."""
-    for accesses in found:
-        if is_staged and is_read:
-            accesses.staged_read = here
-        elif is_staged:
-            accesses.staged_write = here
-        elif accesses.staged_write is not None:
-            notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, here, accesses.staged_write))
-        elif accesses.staged_read is not None and not is_read:
-            notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, accesses.staged_read, here))
+    if is_staged and is_read:
+        accesses.staged_read = here
+    elif is_staged:
+        accesses.staged_write = here
+    elif accesses.staged_write is not None:
+        notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, here, accesses.staged_write))
+    elif accesses.staged_read is not None and not is_read:
+        notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, accesses.staged_read, here))
+
+
+def _list_accesses(
+    primitive: Any, params: Mapping[str, Any], source_info: Any, place: int, notes: RefNotes
+) -> Iterator[tuple[_Access, bool]]:
+    """Yields what a primitive does to a Ref, and whether it is a read; of one that runs functions, what these do.
+
+    place: of the Ref among the operands, counted from the end: there the functions' parameters are the operands.
+    """
+    functions = [] if primitive.name in PRIMITIVES else [*_list_functions(params)]
+    if not functions:
+        yield notes.describe(primitive, params, source_info), primitive.name in _READS
+    for jaxpr in functions:
+        variable = jaxpr.invars[place] if -place <= len(jaxpr.invars) else None
+        if variable is not None and _is_ref(variable):
+            for one in jaxpr.eqns:
+                yield from _list_uses(one, variable, notes)
+
+
+def _list_uses(equation: Any, reference: Any, notes: RefNotes) -> Iterator[tuple[_Access, bool]]:
+    """Yields what an equation does to a Ref."""
+    for number, operand in enumerate(equation.invars):
+        if operand is reference:
+            place = number - len(equation.invars)
+            yield from _list_accesses(equation.primitive, equation.params, equation.source_info, place, notes)
+
+
+def _list_functions(params: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the jaxprs among the parameters of a primitive."""
+    for value in params.values():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            jaxpr = getattr(one, "jaxpr", one)
+            if hasattr(jaxpr, "eqns"):
+                yield jaxpr
 
 
 def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
@@ -297,8 +331,10 @@ def _compare(body: Any, staged: Any, notes: RefNotes) -> None:
         for write in gone:
             after = [one for one in reads if _stands_behind(body, write, one)]
             if after:
-                made, read, gone = (_describe_equation(one, notes) for one in (making, after[0], write))
-                notes.add(_describe(RefMove.DROPPED, made.line, read, gone))
+                made, read = (_describe_equation(one, notes) for one in (making, after[0]))
+                for dropped, is_read in _list_uses(write, reference, notes):
+                    if not is_read:
+                        notes.add(_describe(RefMove.DROPPED, made.line, read, dropped))
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -83,6 +83,29 @@ def two_refs(x):
     return (moved[...] + stays[...]) / 2
 
 
+@jax.jit
+def helper(x, ref):
+    put(ref, x)
+
+
+def by_a_helper(x):
+    ref = jax.new_ref(jnp.zeros(N))
+    helper(x, ref)
+    return ref[...]
+
+
+def by_a_loop(x):
+    ref = jax.new_ref(jnp.zeros(N))
+    jax.lax.fori_loop(0, 2, lambda i, none: put(ref, x * (i + 1) / 2) and None, None)
+    return ref[...]
+
+
+def by_a_helper_in_the_iteration(x):
+    ref = jax.new_ref(0 * x)
+    helper(x, ref)
+    return ref[...]
+
+
 def the_iteration(x):
     return put(jax.new_ref(x), x)[...]
 
@@ -203,8 +226,26 @@ def make(loop: Callable[..., Any], form: Callable[..., Any], run: Callable[..., 
     )
 
 
-MOVED = (zeros, ones, a_constant, a_broadcast, in_slices, before_and_after, by_two_kernels, two_refs)
-RIGHT = (before_only, the_iteration, zeros_of_the_iteration, frozen_of_the_iteration, an_output)
+MOVED = (
+    zeros,
+    ones,
+    a_constant,
+    a_broadcast,
+    in_slices,
+    before_and_after,
+    by_two_kernels,
+    two_refs,
+    by_a_helper,
+    by_a_loop,
+)
+RIGHT = (
+    before_only,
+    the_iteration,
+    by_a_helper_in_the_iteration,
+    zeros_of_the_iteration,
+    frozen_of_the_iteration,
+    an_output,
+)
 REFUSED = (frozen_zeros, jitted_zeros)
 LOOPS = (carried, stacked, mapped, fori_loop, nested, under_a_condition, checkpointed, in_a_checkpoint, unrolled)
 
