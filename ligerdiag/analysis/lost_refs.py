@@ -18,7 +18,8 @@ Compares the program as written, in which a Ref is a value and a kernel call ret
       unknown, if the trace knows that of another one only, or if XLA gets fewer operations for the call, and an output
       depends on one that it does not get. Otherwise JAX has moved nothing, and nothing is lost.
 A store that no kernel makes counts, too, where the worker has marked it: there is a mark in the place of FRESH, and no ORIG.
-One into a Ref that all iterations share, where each meant its own, makes clobbered what depends on it.
+One into a Ref that all iterations share, where each meant its own, makes clobbered what depends on it. What depends on a
+kernel call of that kind is unknown where its iterations cannot be told apart, by (1).
 Not seen: a Ref whose reads and writes JAX has parted before they are in a function of their own.
 """
 
@@ -136,6 +137,10 @@ def find_lost_refs(
     for name, one, other, *marks in zip(output_names, meant.outputs, got.outputs, reached, behind, strict=False):
         for key in dict.fromkeys((*comparison.compare(one, other), *chain.from_iterable(marks))):
             outputs[key].append(name)
+    for number in _find_untold(writes, comparison, effects_of, call_names):
+        for name, labels in zip(output_names, got.outputs, strict=False):
+            if labels & space.all_fresh(number):
+                outputs[number, Verdict.UNKNOWN].append(name)
     needed = as_written.follow(_find_gone(writes, others)) if outputs and not moves else ()
     missed = {(key, name) for name, keys in zip(output_names, needed, strict=False) for key, _ in keys}
     operations = {path: one for one in program.instructions if (path := program.find_tag_path(one))}
@@ -339,6 +344,22 @@ def _overwrites_all(write: HiddenWrite, effects_of: EffectsOf) -> bool:
         return False
     use = effects.operand_uses[write.operand] if write.operand < len(effects.operand_uses) else None
     return use is not None and use.coverage is WriteCoverage.COMPLETE and use.reads_before_write is ReadsBeforeWrite.NO
+
+
+def _find_untold(
+    writes: Sequence[HiddenWrite], comparison: "_Comparison", effects_of: EffectsOf, call_names: Mapping[int, str]
+) -> frozenset[int]:
+    """Returns the writes to Refs that all iterations share, where these cannot be told apart and not all is overwritten."""
+    return frozenset(
+        [
+            write.index
+            for write in writes
+            if write.tag_path
+            and call_names.get(write.tag_path[-1]) in comparison.shared
+            and write.index not in comparison.comparable
+            and not _overwrites_all(write, effects_of)
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

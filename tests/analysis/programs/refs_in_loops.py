@@ -96,7 +96,12 @@ def by_a_helper(x):
 
 def by_a_loop(x):
     ref = jax.new_ref(jnp.zeros(N))
-    jax.lax.fori_loop(0, 2, lambda i, none: put(ref, x * (i + 1) / 2) and None, None)
+
+    def step(i, none):
+        put(ref, x * (i + 1) / 2)
+        return none
+
+    jax.lax.fori_loop(0, 2, step, None)
     return ref[...]
 
 
@@ -128,6 +133,17 @@ def read_in_the_iteration(x):
 
 def added_to_by_all_iterations(x):
     return add(jax.new_ref(jnp.zeros(N)), x)[(x[0] > 1e9).astype(int)] * jnp.ones(N)
+
+
+def added_to_by_a_helper(x):
+    ref = jax.new_ref(jnp.zeros(N))
+    adding_helper(x, ref)
+    return ref[(x[0] > 1e9).astype(int)] * jnp.ones(N)
+
+
+@jax.jit
+def adding_helper(x, ref):
+    add(ref, x)
 
 
 def frozen_zeros(x):
@@ -255,4 +271,5 @@ CASES = (
     *(make(scan, form, forward) for form in (zeros, ones, in_slices)),
     share(read_in_the_iteration),
     share(added_to_by_all_iterations),
+    share(added_to_by_a_helper),
 )
