@@ -262,8 +262,13 @@ def _list_functions(primitive: Any, params: Mapping[str, Any]) -> list[Any]:
     """Returns the jaxprs that a primitive runs; of a kernel call none."""
     if primitive.name in PRIMITIVES:
         return []
-    values = [one for value in params.values() for one in (value if isinstance(value, tuple | list) else (value,))]
-    return [jaxpr for one in values if hasattr(jaxpr := getattr(one, "jaxpr", one), "eqns")]
+    found: list[Any] = []
+    values: list[Any] = list(params.values())
+    for value in values:
+        several: list[Any] = [*value] if type(value) in (tuple, list) else [value]
+        inner: list[Any] = [getattr(one, "jaxpr", one) for one in several]
+        found += [jaxpr for jaxpr in inner if hasattr(jaxpr, "eqns")]
+    return found
 
 
 def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
