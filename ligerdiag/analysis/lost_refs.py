@@ -21,12 +21,14 @@ each output of a kernel call that is declared to alias an operand counts as a wr
 
 A store that no kernel makes counts too, if the worker has marked it: a mark takes the role of FRESH, and there is no
 ORIG. A store into one Ref of all iterations, where each iteration means its own, makes values that depend on it
-clobbered. Not modelled: a Ref whose reads and writes JAX separates before they are in a function of their own.
+clobbered. Values that depend on a kernel call of that kind are unknown if its iterations cannot be told apart.
+Not modelled: a Ref whose reads and writes JAX separates before they are in a function of their own.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers, is_same_operation
@@ -137,6 +139,10 @@ def find_lost_refs(
     for name, one, other, *marks in zip(output_names, meant.outputs, got.outputs, reached, behind, strict=False):
         for key in dict.fromkeys((*comparison.compare(one, other), *chain.from_iterable(marks))):
             outputs[key].append(name)
+    for number in _find_untold(writes, comparison, effects_of, call_names):
+        for name, labels in zip(output_names, got.outputs, strict=False):
+            if labels & space.all_fresh(number):
+                outputs[number, Verdict.UNKNOWN].append(name)
     needed = as_written.follow(_find_gone(writes, others)) if outputs and not moves else ()
     missed = {(key, name) for name, keys in zip(output_names, needed, strict=False) for key, _ in keys}
     operations = {path: one for one in program.instructions if (path := program.find_tag_path(one))}
@@ -213,12 +219,9 @@ class _Side:
     space: LabelSpace
 
     def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
-        """Returns its dependence sets, with a mark for each store."""
-        found = self._evaluate({})
-        if not stores:
-            return found
-        places = {path[:-1] for path in found.tagged}
-        return self._evaluate({(*place, one.tag): self.space.mark(one.name) for one in stores for place in places})
+        """Returns its dependence sets, with a mark for each of the stores."""
+        names = {one.tag: one.name for one in stores}
+        return self._evaluate({path: self.space.mark(names[path[-1]]) for path in _list_paths(self.module, names)})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
         """Returns for each output the errors of the operations on which it depends."""
@@ -236,6 +239,27 @@ class _Side:
 
     def _evaluate(self, marked: Mapping[TagPath, Labels]) -> Intended:
         return compute_intended(self.module, self.writes, self.carriers, self.effects_of, self.space, marked=marked)
+
+
+def _list_paths(module: HloModule, tags: Collection[int]) -> Iterator[TagPath]:
+    """Yields the tag path of each operation that has one of the tags, by every way of calls to it."""
+
+    @cache
+    def list_prefixes(computation: int) -> frozenset[TagPath]:
+        if computation == module.entry.id:
+            return frozenset({()})
+        return frozenset(
+            [
+                (*prefix, *module.find_tag_path(caller)) if caller.opcode == "call" else prefix
+                for caller in module.callers.get(computation, ())
+                for prefix in list_prefixes(module.homes[caller.id].id)
+            ]
+        )
+
+    for one in module.instructions if tags else ():
+        if (path := module.find_tag_path(one)) and path[-1] in tags:
+            for prefix in list_prefixes(module.homes[one.id].id):
+                yield (*prefix, *path)
 
 
 _WRONG = "wrong"
@@ -324,6 +348,22 @@ def _overwrites_all(write: HiddenWrite, effects_of: EffectsOf) -> bool:
         return False
     use = effects.operand_uses[write.operand] if write.operand < len(effects.operand_uses) else None
     return use is not None and use.coverage is WriteCoverage.COMPLETE and use.reads_before_write is ReadsBeforeWrite.NO
+
+
+def _find_untold(
+    writes: Sequence[HiddenWrite], comparison: "_Comparison", effects_of: EffectsOf, call_names: Mapping[int, str]
+) -> frozenset[int]:
+    """Returns the writes to Refs that all iterations share, where these cannot be told apart and not all is overwritten."""
+    return frozenset(
+        [
+            write.index
+            for write in writes
+            if write.tag_path
+            and call_names.get(write.tag_path[-1]) in comparison.shared
+            and write.index not in comparison.comparable
+            and not _overwrites_all(write, effects_of)
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

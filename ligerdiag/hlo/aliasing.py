@@ -94,7 +94,7 @@ class _Sharing:
                     self._place(instruction, index)
                     if instruction.opcode == "constant":
                         self.constants.append((instruction.id, index))
-                for index, operand in _find_in_place(self._module, instruction):
+                for index, operand in find_in_place(self._module, instruction):
                     self._join((instruction, index), operand)
         for alias in self._module.invalid_aliases if ambiguous else ():
             if alias.is_shared:
@@ -139,7 +139,7 @@ class _Sharing:
             self._parent[a] = b
 
 
-def _find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
+def find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
     """Yields each leaf of the instruction's shape that an in-place operation or an alias joins to another position."""
     opcode, operands = instruction.opcode, instruction.operands
     for alias in instruction.proto.output_operand_aliasing:

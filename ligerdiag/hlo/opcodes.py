@@ -56,6 +56,8 @@ class Trait(Flag):
     """The result holds only elements of operand 0: rearranged, repeated, selected or exchanged among devices."""
     JOINS = auto()
     """The result holds only elements of the operands: one next to the other, or one inside of the other."""
+    REARRANGES = auto()
+    """An element of an operand may be needed for any other element of the result."""
     CASTS = auto()
     """The result holds operand 0's elements in another element type."""
     SAME_ELEMENTS = auto()
@@ -144,6 +146,7 @@ _FORWARDED = T.FORWARDS | T.NEEDS_OPERAND | _HIDDEN
 _BARRIER = _FORWARDED | T.BARRIER | T.HANDS_ON | T.KEEPS_SCALAR
 _FORM = T.ONE_ARRAY | T.OTHER_FORM | T.RESULT_NOT_SAVED
 _SAME = T.ELEMENTWISE | T.SAME_ELEMENTS | T.OTHER_FORM | T.KEEPS_SCALAR | T.NO_NEW_NAN
+_PRODUCT = T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.ROUNDS | T.REARRANGES
 _SHAPED = _FORM | T.MOVES | T.VIEW | T.NO_NEW_NAN
 _RUNS = T.CONTROL_FLOW | T.RUNS_SCHEDULED
 _EXCHANGE = T.COLLECTIVE | T.REPLAYED
@@ -175,22 +178,24 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (T.ONE_ARRAY | T.OTHER_FORM, "bitcast-convert"),
     # the same elements
     (_SAME | T.ARRAY_OF_ARRAYS | T.MOVES | T.HAS_BUFFER, "copy"),
-    (_SHAPED | T.KEEPS_SCALAR | T.BROADCAST_IN_DIM | T.UNNAMED, "broadcast"),
+    (_SHAPED | T.KEEPS_SCALAR | T.BROADCAST_IN_DIM | T.UNNAMED | T.REARRANGES, "broadcast"),
     (_SHAPED | _SAME | T.BROADCAST_IN_DIM, "reshape"),
     (_SHAPED | T.SAME_ELEMENTS, "transpose"),
-    (_SHAPED, "slice"),
-    (_SHAPED, "reverse"),
-    (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN, "dynamic-slice"),
+    (_SHAPED | T.REARRANGES, "slice"),
+    (_SHAPED | T.REARRANGES, "reverse"),
+    (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN | T.REARRANGES, "dynamic-slice"),
     (T.ONE_ARRAY | T.IN_PLACE | T.RESULT_NOT_SAVED | T.JOINS, "dynamic-update-slice"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED, "gather"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.JOINS, "concatenate pad"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.EXCHANGED | T.ROUNDS, "dot"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.LIBRARY_CALL | T.MULTIPLIES | T.ROUNDS, "convolution"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.REARRANGES, "gather"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.JOINS | T.REARRANGES, "concatenate pad"),
+    (_PRODUCT | T.EXCHANGED, "dot"),
+    (_PRODUCT, "convolution"),
     (T.ONE_ARRAY | T.FROM_NOTHING | T.RESULT_NOT_SAVED, "iota"),
     (T.IN_PLACE | T.REDUCES | T.RESULT_NOT_SAVED | T.ROUNDS, "scatter"),
-    (T.REDUCES | T.ROUNDS, "map reduce reduce-window select-and-scatter"),
+    (T.REDUCES | T.ROUNDS, "map reduce"),
+    (T.REDUCES | T.ROUNDS | T.REARRANGES, "reduce-window select-and-scatter"),
     (T.SORTS, "sort topk"),
-    (T.ROUNDS, "batch-norm-grad batch-norm-inference batch-norm-training cholesky fft ragged-dot scaled-dot scan"),
+    (T.ROUNDS, "batch-norm-grad batch-norm-inference batch-norm-training cholesky scan"),
+    (T.ROUNDS | T.REARRANGES, "fft ragged-dot scaled-dot"),
     (T.ROUNDS, "triangular-solve"),
     (T(0), "dynamic-reshape get-dimension-size set-dimension-size"),
     (T.HAS_EFFECTS, "infeed outfeed rng rng-bit-generator rng-get-and-update-state"),
@@ -208,15 +213,16 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (_COMBINED | T.NAMES_DEVICES | T.ELEMENTWISE, "all-reduce"),
     (_COMBINED | T.NAMES_DEVICES | T.GATHERS | T.MOVES, "all-gather"),
     (_COMBINED | T.NAMES_DEVICES, "reduce-scatter"),
-    (_COMBINED | T.GATHERS | T.MOVES, "collective-permute"),
+    (_COMBINED | T.GATHERS | T.MOVES | T.REARRANGES, "collective-permute"),
     (_COMBINED | T.MOVES, "collective-broadcast"),
-    (_EXCHANGE | T.GATHERS | T.MOVES, "all-to-all"),
-    (T.COLLECTIVE, "collective-reduce ragged-all-to-all"),
+    (_EXCHANGE | T.GATHERS | T.MOVES | T.REARRANGES, "all-to-all"),
+    (T.COLLECTIVE, "collective-reduce"),
+    (T.COLLECTIVE | T.REARRANGES, "ragged-all-to-all"),
     (T.COLLECTIVE | T.PEER_TO_PEER | T.RESULT_FIRST, "recv send"),
     # asynchronous pairs
     (_COMBINED | T.NAMES_DEVICES | T.START | T.IN_PLACE, "all-reduce-start"),
     (_COMBINED | T.NAMES_DEVICES | T.START | T.STARTS_WITH_OPERANDS | T.GATHERS, "all-gather-start"),
-    (_COMBINED | T.START | T.STARTS_WITH_OPERANDS | T.GATHERS, "collective-permute-start"),
+    (_COMBINED | T.START | T.STARTS_WITH_OPERANDS | T.GATHERS | T.REARRANGES, "collective-permute-start"),
     (_DONE, "all-reduce-done recv-done send-done"),
     (_DONE | T.GATHERS, "all-gather-done collective-permute-done"),
     (T.START | T.NEEDS_OPERAND | T.RESULT_FIRST, "copy-start"),

@@ -8,7 +8,8 @@ written there last; a name is the position that defines the value, as XLA's buff
     So a consumer may write over the operand that it reads last, and over no other value that is read later.
 (2) Two results of one instruction in the same bytes are written at once: neither can be read. Results that are one
     value inside of a fusion may share them.
-(3) A result that stands in a part of an operand's bytes, or begins elsewhere, is written while the operand is still read.
+(3) A result that stands in a part of an operand's bytes, or begins elsewhere, is written while the operand is still read. So
+    is one in the very same bytes, if elements of the operand are needed for other elements of the result (`overwriting`).
 (4) What only passes a value on (tuples, bitcasts, calls, barriers, the done of a start) keeps its name. The state of a loop
     has one name from the entry to the result, and a conditional's result one for all branches: to rename is not to write.
     The body of a loop must leave every element of the state in place, and so must its condition. After a conditional, bytes
@@ -17,8 +18,8 @@ written there last; a name is the position that defines the value, as XLA's buff
 (6) At the end stand the results, and each argument that the caller keeps, as it came.
 (7) An output is wrong if it may depend on a read that found another value: by operands, by leaf of a loop's state, and by
     predicates.
-Not modelled: in which order a fusion reads an operand and writes a result in the very same bytes, and what a kernel
-overwrites behind XLA's back. Nothing is said of values without bytes, and of computations that are applied or fused.
+Not modelled: what a kernel overwrites behind XLA's back. Nothing is said of values without bytes, and of computations that
+are applied or fused.
 """
 
 from bisect import bisect_left, bisect_right
@@ -41,6 +42,7 @@ from ligerdiag.hlo.dataflow import (
 )
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.overwriting import may_write_over
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 _LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
@@ -96,7 +98,7 @@ def find_shared_bytes(
     is_assigned: the buffers are XLA's own assignment: arguments are the caller's.
     Raises TooManyStepsError.
     """
-    return _Walk(module, buffers).run(is_assigned=is_assigned)
+    return _Walk(module, buffers, is_assigned=is_assigned).run()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,9 +265,10 @@ class _Joined:
 
 
 class _Walk:
-    def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
+    def __init__(self, module: HloModule, buffers: BufferAssignment, *, is_assigned: bool) -> None:
         buffers = replace(buffers, definitions=_Joined(module, buffers).definitions)
         self._module: Final = module
+        self._is_assigned: Final = is_assigned
         self._slices: Final = buffers.slices
         self._definitions: Final = buffers.definitions
         self._positions = Positions(module, buffers)
@@ -280,7 +283,7 @@ class _Walk:
         self._pairs: dict[tuple[Definition, Definition], _Pair] = {}
         self._bits: dict[tuple[Definition, Definition], int] = {}
 
-    def run(self, *, is_assigned: bool) -> tuple[SharedBytes, ...]:
+    def run(self) -> tuple[SharedBytes, ...]:
         entry, outputs = self._module.entry, list[int]()
         running = [self._module.computations[number] for number in self._find_running()]
         for computation in running:
@@ -293,7 +296,7 @@ class _Walk:
         self._run(entry)
         for leaf in self._list_leaves(entry.root):
             outputs.append(self._read_leaf(leaf, None))
-        if is_assigned:
+        if self._is_assigned:
             self._require_arguments(entry)
         return tuple(self._describe(outputs))
 
@@ -468,40 +471,59 @@ class _Walk:
         leaves = [(leaf[0], leaf[1]) for leaf in self._list_leaves(instruction) if leaf is not None] if defined else []
         own = {number for _, number in defined}
         several = len(leaves) > 1
-        written = [
-            (name, number, self._narrow(instruction, name, wrong) if wrong and several else wrong)
-            for name, number in leaves
-            if number in own
-        ]
-        for name, number, depends in written:
-            place, names, bits = self._slices[number], [name], depends
+        written = [(name, number) for name, number in leaves if number in own]
+        depends = {name: wrong for name, _ in written}
+        lost = [(one, name) for name, number in written for one in self._find_lost(instruction, name, number, read)]
+        for name in depends if lost or (wrong and several) else ():
+            given = self._list_given(instruction, name)
+            read_here = {one for one, _ in given}
+            pairs = [(one, other) for one, other in lost if one in read_here]
+            bits = _unite(self._note(one, self._place_of(one), other, instruction) for one, other in pairs)
+            depends[name] = bits | _unite(self._peek(leaf) for leaf in given)
+        for name, number in written:
+            place, names, bits = self._slices[number], [name], depends[name]
             found, low, high = self._memory.look(place)
-            for rank in range(low, high):
-                held = found.held[rank]
-                if several and held.turn == self._turn:
-                    names += held.names
-                elif read and (found.starts[rank], found.ends[rank]) != (place.offset, place.offset + place.size):
-                    for lost in held.names:
-                        if lost in read:
-                            bits |= self._note(lost, self._place_of(lost), name, instruction)
+            if several:
+                names += [one for held in found.held[low:high] if held.turn == self._turn for one in held.names]
             self._memory.put(place, _Held(tuple(dict.fromkeys(names)), bits, self._turn))
 
-    def _narrow(self, instruction: HloInstruction, name: Definition, wrong: int) -> int:
-        """Returns the pairs that this one of several results depends on, (7)."""
-        number, index = name
-        if number != instruction.id or not index:
-            return wrong
-        if takes_operands_apart(instruction):
-            leaves = self._list_leaves(instruction.operands[index[-1]])
-        elif instruction.opcode == "fusion":
+    def _find_lost(
+        self, instruction: HloInstruction, name: Definition, number: int, read: Iterable[Definition]
+    ) -> Iterator[Definition]:
+        """Yields the operands over which this result is written while they are read, (3)."""
+        place = self._slices[number]
+        found, low, high = self._memory.look(place)
+        for rank in range(low, high):
+            is_whole = (found.starts[rank], found.ends[rank]) == (place.offset, place.offset + place.size)
+            for lost in found.held[rank].names:
+                if lost in read and not (is_whole and self._may_write_over(instruction, name, lost)):
+                    yield lost
+
+    def _may_write_over(self, instruction: HloInstruction, name: Definition, lost: Definition) -> bool:
+        """See (3)."""
+        if not self._is_assigned:  # what must share bytes does so by XLA's rules
+            return True
+        numbers = [
+            number
+            for number, operand in enumerate(instruction.operands)
+            if any(leaf is not None and leaf[0] == lost for leaf in self._list_leaves(operand))
+        ]
+        may = [may_write_over(self._module, instruction, name[1], number) for number in numbers]
+        return all(may) if instruction.opcode == "fusion" else any(may)
+
+    def _list_given(self, instruction: HloInstruction, name: Definition) -> list[tuple[Definition, int]]:
+        """Returns the operands' leaves that the result depends on, (7)."""
+        (number, index), operands = name, instruction.operands
+        is_one_of_several = number == instruction.id and index != ()
+        if is_one_of_several and takes_operands_apart(instruction):
+            operands = (instruction.operands[index[-1]],)
+        elif is_one_of_several and instruction.opcode == "fusion":
             fused = self._module.computations[instruction.called_computations[0]]
             value, _ = self._flow.find_definition(fused.root, index)
             reached = search([value], lambda one: one.operands)
-            given = [one.proto.parameter_number for one in reached if one.opcode == "parameter"]
-            leaves = [leaf for one in given for leaf in self._list_leaves(instruction.operands[one])]
-        else:
-            return wrong
-        return _unite(self._peek(leaf) for leaf in leaves if leaf is not None)
+            numbers = [one.proto.parameter_number for one in reached if one.opcode == "parameter"]
+            operands = tuple([instruction.operands[one] for one in numbers])
+        return [leaf for operand in operands for leaf in self._list_leaves(operand) if leaf is not None]
 
     def _peek(self, leaf: tuple[Definition, int]) -> int:
         """Returns what `_read_leaf` has returned for the leaf, by then."""

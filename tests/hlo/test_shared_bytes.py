@@ -13,10 +13,16 @@ from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module
 from ligerdiag.hlo.shape import render_index
 from ligerdiag.hlo.shared_bytes import SharedBytes, find_shared_bytes
+from tests.hlo.overwriting_schedules import OVER_AN_OPERAND
 from tests.hlo.placing import place, read_text
 from tests.hlo.sharing_schedules import HEAD, MISSING_COPY, ONE_OUTPUT, TWO_RESULTS
 
-KINDS = {"two results": TWO_RESULTS, "one output": ONE_OUTPUT, "missing copy": MISSING_COPY}
+KINDS = {
+    "two results": TWO_RESULTS,
+    "one output": ONE_OUTPUT,
+    "missing copy": MISSING_COPY,
+    "over an operand": OVER_AN_OPERAND,
+}
 ENTRIES = [pytest.param(entry, id=name) for kind in KINDS.values() for name, entry in kind.items()]
 
 

@@ -30,6 +30,8 @@ def describe_pair(pair: SharedBytes) -> str:
         return f"XLA has two results of one instruction, `{first}` and `{second}`, in the same bytes"
     if pair.reader is None:
         need = name_reader(pair)
+    elif pair.reader is pair.other[0] and pair.lost_place == pair.other_place:
+        need = "it still reads for other elements"
     elif pair.reader is pair.other[0]:
         need = "it reads from other places"
     else:

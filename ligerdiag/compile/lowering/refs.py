@@ -18,7 +18,7 @@ The functions are JAX's own, without a promise. A JAX that lacks one, or an erro
 
 import importlib
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -201,11 +201,12 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
                 notes.made = here.line
             elif kept and primitive.name not in _ENDS:
                 values = [self.to_jaxpr_tracer(one).pval.get_known() for one in tracers]
-                found = [accesses[id(self), id(one)] for one in values if (id(self), id(one)) in accesses]
-                if found:
-                    here = notes.describe(primitive, params, source_info_util.current())
-                    is_staged = any(value is None for value in values)
-                    _follow(found, here, notes, is_read=primitive.name in _READS, is_staged=is_staged)
+                is_staged = any(value is None for value in values)
+                for number, value in enumerate(values):
+                    if known := accesses.get((id(self), id(value))):
+                        info, place = source_info_util.current(), number - len(values)
+                        for here, is_read, is_done in _list_accesses(primitive, params, info, place, notes):
+                            _follow(known, here, notes, is_read=is_read, is_staged=is_staged and not is_done)
         except Exception as fault:
             notes.doubt(fault)
         return results
@@ -213,17 +214,61 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
     return processed
 
 
-def _follow(found: Sequence[_Accesses], here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
+def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
     """Takes note of an access that is done now, and stands behind one that is done later, if one of the two is a write."""
-    for accesses in found:
-        if is_staged and is_read:
-            accesses.staged_read = here
-        elif is_staged:
-            accesses.staged_write = here
-        elif accesses.staged_write is not None:
-            notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, here, accesses.staged_write))
-        elif accesses.staged_read is not None and not is_read:
-            notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, accesses.staged_read, here))
+    if is_staged and is_read:
+        accesses.staged_read = here
+    elif is_staged:
+        accesses.staged_write = here
+    elif accesses.staged_write is not None:
+        notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, here, accesses.staged_write))
+    elif accesses.staged_read is not None and not is_read:
+        notes.add(_describe(RefMove.OUT_OF_LOOP, accesses.made, accesses.staged_read, here))
+
+
+def _list_accesses(
+    primitive: Any, params: Mapping[str, Any], source_info: Any, place: int, notes: RefNotes
+) -> Iterator[tuple[_Access, bool, bool]]:
+    """Yields what a primitive does to a Ref, and whether it is a read; of one that runs functions, what these do, and
+    whether JAX takes it out of them: a read that needs nothing but the Ref.
+
+    place: of the Ref among the operands, counted from the end.
+    """
+    functions = _list_functions(primitive, params)
+    if not functions:
+        yield notes.describe(primitive, params, source_info), primitive.name in _READS, False
+    for one in _list_inner_uses(functions, place):
+        is_read = one.primitive.name in _READS
+        yield _describe_equation(one, notes), is_read, is_read and _has_fixed_place(one)
+
+
+def _list_uses(equations: Iterable[Any], reference: Any) -> Iterator[Any]:
+    """Yields the equations that access a Ref, those of functions that get it included."""
+    for one in equations:
+        for number, operand in enumerate(one.invars):
+            if operand is reference:
+                functions = _list_functions(one.primitive, one.params)
+                yield from _list_inner_uses(functions, number - len(one.invars)) if functions else (one,)
+
+
+def _list_inner_uses(functions: Iterable[Any], place: int) -> Iterator[Any]:
+    """Yields those of the functions of an equation. Counted from the end, their parameters are its operands."""
+    for jaxpr in functions:
+        if -place <= len(jaxpr.invars) and _is_ref(jaxpr.invars[place]):
+            yield from _list_uses(jaxpr.eqns, jaxpr.invars[place])
+
+
+def _list_functions(primitive: Any, params: Mapping[str, Any]) -> list[Any]:
+    """Returns the jaxprs that a primitive runs; of a kernel call none."""
+    if primitive.name in PRIMITIVES:
+        return []
+    found: list[Any] = []
+    values: list[Any] = list(params.values())
+    for value in values:
+        several: list[Any] = [*value] if type(value) in (tuple, list) else [value]
+        inner: list[Any] = [getattr(one, "jaxpr", one) for one in several]
+        found += [jaxpr for jaxpr in inner if hasattr(jaxpr, "eqns")]
+    return found
 
 
 def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
@@ -246,24 +291,36 @@ def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., 
 
 def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> None:
     """A Ref of the body that stands outside now: the first write and the first read of it that stay inside."""
-    uses = [one for one in staged.eqns if any(operand is variable for operand in one.invars)]
+    uses = [*_list_uses(staged.eqns, variable)]
     writes = [one for one in uses if one.primitive.name not in _READS]
     reads = [one for one in uses if one.primitive.name in _READS]
     made = next((one for one in jaxpr.eqns if one.primitive.name in _MAKES), None)
     if uses and _overwrites_all(uses[0]):
         return  # what other iterations left there is not seen
+    are_fixed = all(one.primitive.name == "swap" and _is_dropped(one) and _has_fixed_place(one) for one in writes)
+    if reads and are_fixed and uses[-len(reads) :] == reads:
+        return  # each writes the same elements as all others, and reads them afterwards
     if writes and (reads or any(one.primitive.name in PRIMITIVES for one in writes)):
         line = None if made is None else _describe_equation(made, notes).line
         read, write = (_describe_equation(one, notes) for one in ((reads or writes)[0], writes[0]))
         notes.add(_describe(RefMove.SHARED, line, read, write))
 
 
+def _has_fixed_place(use: Any) -> bool:
+    """Returns whether a read or a store is of the same elements each time."""
+    indices = use.invars[2 if use.primitive.name == "swap" else 1 :]
+    return all(hasattr(one, "val") for one in indices)
+
+
 def _overwrites_all(use: Any) -> bool:
     """Returns whether it is a store into the whole Ref, whose old value is not taken."""
-    if use.primitive.name != "swap":
-        return False
-    is_dropped = all(type(result).__name__ == "DropVar" for result in use.outvars)
-    return is_dropped and use.invars[0].aval.shape == use.invars[1].aval.shape
+    is_whole = use.primitive.name == "swap" and use.invars[0].aval.shape == use.invars[1].aval.shape
+    return is_whole and _is_dropped(use)
+
+
+def _is_dropped(store: Any) -> bool:
+    """Returns whether nobody needs the old value."""
+    return all(type(result).__name__ == "DropVar" for result in store.outvars)
 
 
 def _comparing(split: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
@@ -297,8 +354,10 @@ def _compare(body: Any, staged: Any, notes: RefNotes) -> None:
         for write in gone:
             after = [one for one in reads if _stands_behind(body, write, one)]
             if after:
-                made, read, gone = (_describe_equation(one, notes) for one in (making, after[0], write))
-                notes.add(_describe(RefMove.DROPPED, made.line, read, gone))
+                made, read = (_describe_equation(one, notes) for one in (making, after[0]))
+                for one in _list_uses([write], reference):
+                    if one.primitive.name not in _READS:
+                        notes.add(_describe(RefMove.DROPPED, made.line, read, _describe_equation(one, notes)))
 
 
 def _is_same(one: Any, other: Any) -> bool:

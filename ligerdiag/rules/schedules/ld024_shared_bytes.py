@@ -58,7 +58,7 @@ def _describe_read(context: Context, pair: SharedBytes) -> str:
     time = context.logical_times.get(reader.id)
     when = "" if time is None else f" at logical time {time}"
     more = f", and {pair.readers - 1} more" if pair.readers > 1 else ""
-    found = "may find" if pair.lost[0] is pair.other[0] else "finds"
+    found = "may find" if pair.other[0] in (pair.lost[0], reader) else "finds"
     return f"{name_reader(pair)} {lost}{when}, and {found} {other} there{more}{render_at(_find_line(context, reader))}"
 
 
@@ -187,10 +187,11 @@ RULE = Rule(
     what_it_does="""\
 Walks over the schedule, loops and branches included, with the bytes of XLA's buffer assignment, and notes which value was
 written where last. It reports every read that finds another value than the one that its operand means, results of one
-instruction that lie in the same bytes, and arguments that are overwritten though the caller keeps them. Values that pass
-each other on, such as the state of a loop, what is updated in place, and the two ends of a declared alias, may share bytes
-as long as nobody reads the old one afterwards. It covers every module with a schedule and a buffer assignment, also
-those without a kernel.""",
+instruction that lie in the same bytes, a result in the bytes of an operand that is still needed for other elements of the
+result (a transpose, a product), and arguments that are overwritten though the caller keeps them. Values that pass each other
+on, such as the state of a loop, what is updated in place, and the two ends of a declared alias, may share bytes as long as
+nobody reads the old one afterwards. It covers every module with a schedule and a buffer assignment, also those without a
+kernel.""",
     why="""\
 Nothing fails: the program computes from bytes that hold something else. Copies that XLA leaves out, two results of one
 fusion that update one operand in place, and aliases that contradict each other have done that. On four H200s the sum in the
@@ -202,10 +203,10 @@ Else it is a bug of XLA's: `ligerdiag bisect FILE --over flags` compiles the pro
 and says with which every output is right, that is, with which this finding is gone. `--over passes` names no pass here: it
 follows kernels. `xla_disable_hlo_passes=priority-fusion` cures the first example. Report the program to openxla/xla.""",
     limits="""\
-An output that is named may be right: two values may be equal, or the one that is left may be the one that is meant. In which
-order one fusion reads an operand and writes a result in the very same bytes is not looked at. Without XLA's buffer
-assignment only the values are known that must share bytes: what depends on these is unknown, and no finding. What a kernel
-overwrites behind XLA's back is the business of LD001 to LD006.""",
+An output that is named may be right: two values may be equal, or the one that is left may be the one that is meant. A fusion
+that XLA writes in Triton is taken to read whole rows before it writes them. Without XLA's buffer assignment only the values
+are known that must share bytes: what depends on these is unknown, and no finding. What a kernel overwrites behind XLA's
+back is the business of LD001 to LD006.""",
     references=(
         "github.com/jax-ml/jax/issues/39100",
         "github.com/csarofeen/pytorch/issues/1984",

@@ -83,6 +83,34 @@ def two_refs(x):
     return (moved[...] + stays[...]) / 2
 
 
+@jax.jit
+def helper(x, ref):
+    put(ref, x)
+
+
+def by_a_helper(x):
+    ref = jax.new_ref(jnp.zeros(N))
+    helper(x, ref)
+    return ref[...]
+
+
+def by_a_loop(x):
+    ref = jax.new_ref(jnp.zeros(N))
+
+    def step(i, none):
+        put(ref, x * (i + 1) / 2)
+        return none
+
+    jax.lax.fori_loop(0, 2, step, None)
+    return ref[...]
+
+
+def by_a_helper_in_the_iteration(x):
+    ref = jax.new_ref(0 * x)
+    helper(x, ref)
+    return ref[...]
+
+
 def the_iteration(x):
     return put(jax.new_ref(x), x)[...]
 
@@ -105,6 +133,17 @@ def read_in_the_iteration(x):
 
 def added_to_by_all_iterations(x):
     return add(jax.new_ref(jnp.zeros(N)), x)[(x[0] > 1e9).astype(int)] * jnp.ones(N)
+
+
+def added_to_by_a_helper(x):
+    ref = jax.new_ref(jnp.zeros(N))
+    adding_helper(x, ref)
+    return ref[(x[0] > 1e9).astype(int)] * jnp.ones(N)
+
+
+@jax.jit
+def adding_helper(x, ref):
+    add(ref, x)
 
 
 def frozen_zeros(x):
@@ -203,8 +242,26 @@ def make(loop: Callable[..., Any], form: Callable[..., Any], run: Callable[..., 
     )
 
 
-MOVED = (zeros, ones, a_constant, a_broadcast, in_slices, before_and_after, by_two_kernels, two_refs)
-RIGHT = (before_only, the_iteration, zeros_of_the_iteration, frozen_of_the_iteration, an_output)
+MOVED = (
+    zeros,
+    ones,
+    a_constant,
+    a_broadcast,
+    in_slices,
+    before_and_after,
+    by_two_kernels,
+    two_refs,
+    by_a_helper,
+    by_a_loop,
+)
+RIGHT = (
+    before_only,
+    the_iteration,
+    by_a_helper_in_the_iteration,
+    zeros_of_the_iteration,
+    frozen_of_the_iteration,
+    an_output,
+)
 REFUSED = (frozen_zeros, jitted_zeros)
 LOOPS = (carried, stacked, mapped, fori_loop, nested, under_a_condition, checkpointed, in_a_checkpoint, unrolled)
 
@@ -214,4 +271,5 @@ CASES = (
     *(make(scan, form, forward) for form in (zeros, ones, in_slices)),
     share(read_in_the_iteration),
     share(added_to_by_all_iterations),
+    share(added_to_by_a_helper),
 )

@@ -44,6 +44,62 @@ def in_part(x):
     return ref[...] + 0 * x
 
 
+@jax.jit
+def store(value, ref):
+    ref[...] = value
+
+
+@jax.jit
+def store_both(ref, value, other):
+    store(value, ref)
+    other[...] = jnp.cos(value)
+
+
+def by_a_helper(x):
+    ref = jax.new_ref(jnp.zeros(N))
+    store(jnp.sin(x), ref)
+    return ref[...]
+
+
+@jax.jit
+def add_and_read(value, ref):
+    ref[...] += value
+    return ref[...]
+
+
+def read_by_the_helper(x):
+    return add_and_read(jnp.sin(x), jax.new_ref(jnp.zeros(N)))
+
+
+def in_parts_and_read_in_the_iteration(x):
+    ref = jax.new_ref(jnp.zeros(N))
+    ref[:9], ref[9:] = jnp.sin(x[:9]), jnp.sin(x[9:])
+    return ref[(x[0] > 1e9).astype(int)] * jnp.ones(N)
+
+
+def by_a_helpers_helper(x):
+    moved, stays = jax.new_ref(jnp.zeros(N)), jax.new_ref(0 * x)
+    store_both(moved, jnp.sin(x), stays)
+    return moved[...] + 0 * stays[...]
+
+
+def by_a_loop(x):
+    ref = jax.new_ref(jnp.zeros(N))
+
+    def row(i, none):
+        ref[i] = jnp.sin(x[i])
+        return none
+
+    jax.lax.fori_loop(0, N, row, None)
+    return ref[...]
+
+
+def by_a_helper_in_the_iteration(x):
+    ref = jax.new_ref(0 * x)
+    store(jnp.sin(x), ref)
+    return ref[...]
+
+
 def in_a_jitted_function(x):
     return jax.jit(of_iteration)(x)
 
@@ -111,10 +167,12 @@ def forward(function, loop, xs, w):
     return {"value": (loop(function, xs, w) ** 2).sum()}
 
 
-PARTS = {in_part: part, read_in_the_iteration: first}
+PARTS = {in_part: part, read_in_the_iteration: first, in_parts_and_read_in_the_iteration: first}
 FORMS = (
-    of_zeros, of_ones, added, by_addupdate, in_part, in_a_jitted_function, of_iteration, read_before_it_is_written,
-    read_in_the_iteration, without,
+    of_zeros, of_ones, added, by_addupdate, in_part, by_a_helper, by_a_helpers_helper, by_a_loop, read_by_the_helper,
+    in_parts_and_read_in_the_iteration,
+    by_a_helper_in_the_iteration, in_a_jitted_function, of_iteration, read_before_it_is_written, read_in_the_iteration,
+    without,
 )  # fmt: skip
 LOOPS = (by_map, by_fori_loop, by_nested_scans, unrolled)
 

@@ -1,0 +1,107 @@
+"""Whether an instruction may write a result into the bytes of an operand that it reads last.
+
+It may if no element of the operand is read after another one has been written into its place. XLA reuses an operand's bytes
+by the same rule, operation by operation (CanShareOperandBufferWithUser in xla/hlo/analysis/hlo_dataflow_analysis.cc, and
+xla/service/gpu/buffer_sharing.cc):
+  (1) An operation that needs element i alone for element i; a sort; a collective that NCCL computes in place. Of several
+      operands it is the one with the result's number. A copy or a transpose, if the elements stay in their order in memory.
+  (2) What is updated in place, and what an alias declares (`aliasing.find_in_place`).
+  (3) A library's call that adds to an operand: cuBLAS's third one, and what cuSOLVER decomposes. No other custom call.
+  (4) A fusion, if on every way from the parameter to a result elements stay where they are. What only reduces the operand
+      may do so on the way to another result of a kInput fusion, which XLA computes first; a kernel that XLA writes in
+      Triton (kCustom) holds whole rows.
+An operation that is in neither table may, and so may one on single elements: what is not known accuses nobody.
+"""
+
+from ligerdiag.hlo.aliasing import find_in_place
+from ligerdiag.hlo.dataflow import look_through, search
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import ShapeIndex, count_elements, is_tuple
+
+_REARRANGES = having(Trait.REARRANGES)
+_ORDERED = frozenset({"copy", "transpose"})
+_UPDATES = having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)
+_ADDS_TO = {"__cublas$": 2, "__cusolver$": 0}
+"""Prefix of a call's target to the first operand that the call writes over."""
+_BY_OPERAND = having(Trait.OPERANDWISE) | {"sort"}
+_SAME_PLACE = having(Trait.ELEMENTWISE) | {"bitcast"}
+_BY_ROW = frozenset({"broadcast", "reduce"})
+
+
+def may_write_over(module: HloModule, instruction: HloInstruction, index: ShapeIndex, number: int) -> bool:
+    """Returns whether the result at `index` may stand in the very bytes of the operand with that number."""
+    operand = instruction.operands[number]
+    if is_tuple(operand.shape) or count_elements(operand.shape) == 1:
+        return True
+    for output, (given, inner) in find_in_place(module, instruction):
+        if output == index and given is operand and not inner:
+            return True
+    for alias in module.invalid_aliases:
+        if alias.is_shared and (alias.instruction, alias.output, alias.operand) == (instruction.id, index, number):
+            return True
+    if instruction.opcode == "fusion":
+        return _may_fusion(module.computations[instruction.called_computations[0]], instruction, index, number)
+    if instruction.opcode in _BY_OPERAND and index and index[0] != number:
+        return False
+    return not _moves_elements(instruction, number)
+
+
+def _moves_elements(one: HloInstruction, number: int) -> bool:
+    """Returns whether an element of the operand is needed for another element of the result, by (1) to (3)."""
+    if one.opcode == "custom-call":
+        target = one.proto.custom_call_target
+        own = next((first for prefix, first in _ADDS_TO.items() if target.startswith(prefix)), None)
+        return number not in one.operand_output_aliases and (own is None or number < own)
+    if one.opcode in _ORDERED and not is_tuple(one.shape):
+        order = _list_order(one)
+        if one.opcode == "transpose":
+            numbers = dict(enumerate(one.proto.dimensions))
+            order = [numbers.get(dimension, -1) for dimension in order]
+        return order != _list_order(one.operands[0])
+    return one.opcode in _REARRANGES or (one.opcode in _UPDATES and number > 0)
+
+
+def _list_order(value: HloInstruction) -> list[int]:
+    """Returns the dimensions of more than one element in memory, fastest first."""
+    sizes = dict(enumerate(value.shape.dimensions))
+    return [number for number in value.shape.layout.minor_to_major if sizes.get(number, 0) > 1]
+
+
+def _may_fusion(fused: HloComputation, fusion: HloInstruction, index: ShapeIndex, number: int) -> bool:
+    """See (4)."""
+    kind, result = fusion.proto.fusion_kind, _find_result(fused, index)
+    parameter = fused.parameters[number]
+    if _is_updated(parameter, result):
+        return True
+
+    def list_users(value: HloInstruction) -> tuple[HloInstruction, ...]:
+        is_end = value.opcode == "custom-call" or (value.opcode == "reduce" and kind != "kCustom")
+        return () if is_end else fused.users[value.id]
+
+    reached = search([parameter], list_users)
+    if kind != "kCustom":
+        reductions = [one for one in reached if one.opcode == "reduce"]
+        if reductions and (kind != "kInput" or result in search(reductions, lambda one: fused.users[one.id])):
+            return False
+    return not any(
+        operand in reached and _moves_elements(one, place)
+        for one in reached
+        if not (kind == "kCustom" and one.opcode in _BY_ROW)
+        for place, operand in enumerate(one.operands)
+    )
+
+
+def _find_result(fused: HloComputation, index: ShapeIndex) -> HloInstruction:
+    value = fused.root
+    for place in index:
+        if value.opcode != "tuple":
+            break
+        value = value.operands[place]
+    return value
+
+
+def _is_updated(parameter: HloInstruction, result: HloInstruction) -> bool:
+    """Returns whether the result is the parameter with some of its elements changed."""
+    value = look_through(result, _SAME_PLACE)
+    return value.opcode in _UPDATES and look_through(value.operands[0], _SAME_PLACE) is parameter
