@@ -95,6 +95,11 @@ class LabelSpace:
     """Keys of the marks, by number."""
     _wrong: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _before: dict[int, Labels] = field(default_factory=dict[int, Labels])
+    _inside: dict[frozenset[int], tuple[Labels, Labels, int]] = field(
+        default_factory=dict[frozenset[int], tuple[Labels, Labels, int]]
+    )
+    """Writes inside a loop to FRESH(W, 0) and ORIG(W, 0) of these, the marks of something wrong about them, and the number of
+    all marks when that was asked."""
     _fresh: list[Labels] = field(init=False)
     _original: list[Labels] = field(init=False)
     _first_original: list[Labels] = field(init=False)
@@ -217,16 +222,20 @@ class LabelSpace:
         """
         if not labels:
             return labels
-        for write in writes_inside:
-            wrong = labels & self.wrong_about(write)
-            labels = labels & ~wrong | wrong << 1
-            for base in (2 * self.classes * write, 2 * self.classes * write + self.classes):
-                field_ = labels >> base & ((1 << self.classes) - 1)
-                stays = field_ & ((1 << (level + 1)) - 1) & ~1  # classes 1..level
-                moves = field_ & ~stays
-                if moves:
-                    labels = labels & ~(moves << base) | 1 << (base + level)
-        return labels
+        fields, wrong_about, marks = self._inside.get(writes_inside, (0, 0, -1))
+        if marks != len(self._keys):
+            fields = self.bits_of(writes_inside)
+            wrong_about = unite(map(self.wrong_about, writes_inside))
+            fields |= fields << self.classes
+            self._inside[writes_inside] = (fields, wrong_about, len(self._keys))
+        wrong = labels & wrong_about
+        labels = labels & ~wrong | wrong << 1
+        moved = 0
+        for number in (0, *range(level + 1, self.classes)):  # classes 1..level stay
+            found = labels >> number & fields
+            labels &= ~(found << number)
+            moved |= found
+        return labels | moved << level
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,16 +372,19 @@ class ScheduleEvaluation:
         operands = [labels & ~foreign for labels, foreign in zip(operands, unrelated, strict=True)]
         operands = forget_other_slices(operands, own, self._by_call.get(call.id, ()), self.space)
         transfer = transfer_call(self.effects_of(call), operands, own, self.space, direct=self.direct)
+        placed: dict[int, list[ActualWrite]] = {}
+        for actual in self._by_call.get(call.id, ()):
+            if actual.call is call:
+                placed.setdefault(actual.write, []).append(actual)
         for (_, dropped, added), write in zip(transfer.written, own, strict=True):
             self._met.add(write.index)
             if operands[write.operand] & self.space.all_original(write.index):
                 self._traced.add(write.index)
-            for actual in self._by_call.get(call.id, ()):
-                if actual.call is call and actual.write == write.index:
-                    luck = operands[write.operand] & self._lucky  # also of a kernel that only writes
-                    self.memory.overwrite(
-                        actual, dropped | unrelated[write.operand], added | luck | self.marked.get(call.id, 0)
-                    )
+            for actual in placed.get(write.index, ()):
+                luck = operands[write.operand] & self._lucky  # also of a kernel that only writes
+                self.memory.overwrite(
+                    actual, dropped | unrelated[write.operand], added | luck | self.marked.get(call.id, 0)
+                )
         aliased = [number for number in call.operand_output_aliases if number < len(operands)]
         return transfer.results | unite(operands[number] & self._lucky for number in aliased)
 

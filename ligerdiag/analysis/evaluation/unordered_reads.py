@@ -32,7 +32,7 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.dataflow import Definition, look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.hlo.shared_storage import SharedStorage
 
 _RUNS = having(Trait.RUNS_SCHEDULED)
@@ -65,9 +65,8 @@ class _Search:
     _storage: SharedStorage = field(init=False)
     _order: Order = field(default_factory=Order)
     _by_slice: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
-    _overwritten: dict[ActualWrite, frozenset[Definition]] = field(
-        default_factory=dict[ActualWrite, frozenset[Definition]]
-    )
+    _overwriting: dict[int, dict[Definition, list[int]]] = field(default_factory=dict[int, dict[Definition, list[int]]])
+    """Slice number to definition of a value to the places, in `_by_slice`, of the writes that overwrite it there."""
     _positions: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
     _left: int = field(init=False)
 
@@ -107,9 +106,7 @@ class _Search:
 
     def _find_lucky(self, reader: Frames) -> Iterator[UnorderedRead]:
         for operand, value, number, index in self._list_read(reader[-1].instruction):
-            for write in self._by_slice.get(number, ()):
-                if self._find_overwritten(write).isdisjoint(self._storage.find(value, index)):
-                    continue
+            for write in self._list_overwriting(number, value, index):
                 if self._order.is_forced(write.frames, reader) or self._order.is_forced(
                     reader, write.frames, from_second=True
                 ):
@@ -134,28 +131,40 @@ class _Search:
             for number, index in zip(self.places.locate(value), iterate_leaves(value.shape), strict=False):
                 yield operand, value, number, index
 
+    def _list_overwriting(self, number: int, value: HloInstruction, index: ShapeIndex) -> Iterator[ActualWrite]:
+        """Yields the writes that overwrite this value in that slice, in their order."""
+        writes = self._by_slice.get(number)
+        if writes is None:
+            return
+        places = self._overwriting.get(number)
+        if places is None:
+            places = self._overwriting[number] = {}
+            for place, write in enumerate(writes):
+                for definition in self._find_overwritten(write):
+                    places.setdefault(definition, []).append(place)
+        found = [places[one] for one in self._storage.find(value, index) if one in places]
+        for place in found[0] if len(found) == 1 else sorted({place for some in found for place in some}):
+            yield writes[place]
+
     def _find_overwritten(self, write: ActualWrite) -> frozenset[Definition]:
         """Returns the definitions of the values that a write overwrites."""
-        found = self._overwritten.get(write)
-        if found is None:
-            numbers = [one.operand for one in self.own.get(write.call.id, ()) if one.index == write.write]
-            values = [write.call.operands[number] for number in numbers]
-            for outer in reversed(write.frames[:-1]):
-                if outer.instruction.opcode != "fusion":
-                    break
-                parameters = [look_through(value, _PARTS) for value in values]
-                values = [
-                    outer.instruction.operands[one.proto.parameter_number]
-                    for one in parameters
-                    if one.opcode == "parameter"
-                ]
-            found = self._overwritten[write] = frozenset(
-                definition
-                for value in values
-                for index in iterate_leaves(value.shape)
-                for definition in self._storage.find(value, index)
-            )
-        return found
+        numbers = [one.operand for one in self.own.get(write.call.id, ()) if one.index == write.write]
+        values = [write.call.operands[number] for number in numbers]
+        for outer in reversed(write.frames[:-1]):
+            if outer.instruction.opcode != "fusion":
+                break
+            parameters = [look_through(value, _PARTS) for value in values]
+            values = [
+                outer.instruction.operands[one.proto.parameter_number]
+                for one in parameters
+                if one.opcode == "parameter"
+            ]
+        return frozenset(
+            definition
+            for value in values
+            for index in iterate_leaves(value.shape)
+            for definition in self._storage.find(value, index)
+        )
 
     def _comes_after(self, reader: Frames, write: Frames) -> bool:
         for one, other in zip(reader, write, strict=False):

@@ -31,6 +31,18 @@ _MANY = 10_000
 """Pairs of a write and an unsure instruction above which the instructions are not named."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """Key of a mark: all that cannot be told about one operation or instruction, for one reason.
+
+    One mark for each ambiguity would be a mark for each pair of an operation and a write.
+    """
+
+    reason: Reason
+    about: tuple[tuple[int, Labels], ...]
+    """(`Ambiguity.instruction`, its writes, a bit each)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AmbiguitySearch:
     """Finds the ambiguities of each output."""
@@ -103,30 +115,31 @@ class AmbiguitySearch:
 
         open_: the writes, a bit each, for which some output is not known to be stale.
         """
-        operations: defaultdict[TagPath, set[Ambiguity]] = defaultdict(set)
-        instructions: defaultdict[int, set[Ambiguity]] = defaultdict(set)
-        for path, ambiguity in (*self._find_ambiguous(retagged, open_), *self._find_unsure(retagged, open_)):
-            operations[path].add(ambiguity)
-        for instruction, ambiguity in self._find_unclear_carriers(retagged, open_):
-            instructions[instruction].add(ambiguity)
+        operations: defaultdict[TagPath, set[_Doubt]] = defaultdict(set)
+        instructions: defaultdict[int, set[_Doubt]] = defaultdict(set)
+        for path, doubt in (*self._find_ambiguous(retagged, open_), *self._find_unsure(retagged, open_)):
+            operations[path].add(doubt)
+        for instruction, doubt in self._find_unclear_carriers(retagged, open_):
+            instructions[instruction].add(doubt)
         if not operations and not instructions:
             return {}
         space = self.run.space.without_marks()
-        known: dict[frozenset[Ambiguity], Labels] = {}
-
-        def mark(ambiguities: set[Ambiguity]) -> Labels:
-            key = frozenset(ambiguities)
-            if key not in known:
-                known[key] = unite(map(space.mark, key))
-            return known[key]
-
         intended, actual = replace(self.run, space=space).with_marks(
-            {path: mark(ambiguities) for path, ambiguities in operations.items()},
-            {key: mark(ambiguities) for key, ambiguities in instructions.items()},
+            {path: unite(map(space.mark, doubts)) for path, doubts in operations.items()},
+            {key: unite(map(space.mark, doubts)) for key, doubts in instructions.items()},
         )
-        return {
-            name: {key for key in space.marks_in(wanted | seen) if isinstance(key, Ambiguity)}
+        found = {
+            name: _join([key for key in space.marks_in(wanted | seen) if isinstance(key, _Doubt)])
             for name, wanted, seen in zip(self.outputs, intended.outputs, actual.outputs, strict=True)
+        }
+        is_named = all(sum(bits.bit_count() for bits in joined.values()) <= _MANY for joined in found.values())
+        return {
+            name: {
+                Ambiguity(write, reason, instruction)
+                for (reason, instruction), bits in (joined if is_named else _forget_names(joined)).items()
+                for write in space.writes_of(bits)
+            }
+            for name, joined in found.items()
         }
 
     def _find_open(self) -> Labels:
@@ -164,7 +177,7 @@ class AmbiguitySearch:
                 if is_carrier(operation, instruction):
                     yield write
 
-    def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, Ambiguity]]:
+    def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _Doubt]]:
         """Finds candidate operations for which an instruction would be wrong.
 
         Instructions with the same candidates and opcode share one question: repeated layers have as many instructions
@@ -178,7 +191,7 @@ class AmbiguitySearch:
         open_ &= ~space.bits_of([write.index for write in self.run.writes if write.unknown])
         for candidates, sightings in alike.values():
             summary = self.comparison.summarize(dict.fromkeys(sighting.labels for sighting in sightings))
-            wrong: dict[Labels, list[Ambiguity]] = {}
+            wrong: dict[Labels, _Doubt | None] = {}
             for path in candidates:
                 tagged = self.pair.intended.tagged.get(path)
                 if tagged is None or not is_same_operation(tagged.opcode, sightings[0].instruction):
@@ -186,11 +199,14 @@ class AmbiguitySearch:
                 if tagged.labels not in wrong:
                     bits = self.comparison.find_stale_among(tagged.labels, summary)
                     bits |= self.comparison.find_clobbered_among(tagged.labels, summary)
-                    wrong[tagged.labels] = list(self._name(tagged.labels, bits & open_, sightings))
-                yield from ((path, ambiguity) for ambiguity in wrong[tagged.labels])
+                    named = tuple(self._name(tagged.labels, bits & open_, sightings))
+                    wrong[tagged.labels] = _Doubt(Reason.AMBIGUOUS, named) if named else None
+                doubt = wrong[tagged.labels]
+                if doubt is not None:
+                    yield path, doubt
 
-    def _name(self, intended: Labels, wrong: Labels, sightings: list[Sighting]) -> Iterator[Ambiguity]:
-        """Yields an ambiguity for each write, with the first nearby instruction that is wrong about it."""
+    def _name(self, intended: Labels, wrong: Labels, sightings: list[Sighting]) -> Iterator[tuple[int, Labels]]:
+        """Yields (instruction, writes): for each write the first nearby instruction that is wrong about it, or 0."""
         for sighting in sightings[:_NAMED]:
             if not wrong:
                 return
@@ -198,13 +214,13 @@ class AmbiguitySearch:
                 self.comparison.find_stale(intended, sighting.labels)
                 | self.comparison.find_clobbered(intended, sighting.labels)
             )
-            for write in self.run.space.writes_of(bits):
-                yield Ambiguity(write, Reason.AMBIGUOUS, sighting.instruction.id)
+            if bits:
+                yield sighting.instruction.id, bits
             wrong &= ~bits
-        for write in self.run.space.writes_of(wrong):
-            yield Ambiguity(write, Reason.AMBIGUOUS, 0)
+        if wrong:
+            yield 0, wrong
 
-    def _find_unsure(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, Ambiguity]]:
+    def _find_unsure(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _Doubt]]:
         never = self.comparison.moved | {write.index for write in self.run.writes if write.unknown}
         open_ &= ~self.run.space.bits_of(never)
         own = find_own_sightings(
@@ -213,14 +229,29 @@ class AmbiguitySearch:
         wrong = [(one, bits) for one in own if (bits := (one.stale | one.clobbered) & open_)]
         is_named = sum(bits.bit_count() for _, bits in wrong) <= _MANY
         for one, bits in wrong:
-            for write in self.run.space.writes_of(bits):
-                yield one.path, Ambiguity(write, Reason.UNSURE, one.sighting.instruction.id if is_named else 0)
+            yield one.path, _Doubt(Reason.UNSURE, ((one.sighting.instruction.id if is_named else 0, bits),))
 
-    def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, Ambiguity]]:
+    def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _Doubt]]:
         """Finds instructions that are a carrier as one of their candidates and no carrier as another."""
         run, space = self.run, self.run.space
         if not run.carriers.paths or not open_:
             return
         for one, some, every in list_ambiguous_carriers(run.optimized, run.carriers, retagged.ambiguous, space):
-            for write in space.writes_of(space.any_original(some & ~every) & open_):
-                yield one.id, Ambiguity(write, Reason.AMBIGUOUS, one.id)
+            if bits := space.any_original(some & ~every) & open_:
+                yield one.id, _Doubt(Reason.AMBIGUOUS, ((one.id, bits),))
+
+
+def _join(doubts: list[_Doubt]) -> dict[tuple[Reason, int], Labels]:
+    """Returns the writes, a bit each, that these doubts are about, by `Ambiguity.reason` and `Ambiguity.instruction`."""
+    joined: defaultdict[tuple[Reason, int], Labels] = defaultdict(int)
+    for doubt in doubts:
+        for instruction, bits in doubt.about:
+            joined[doubt.reason, instruction] |= bits
+    return dict(joined)
+
+
+def _forget_names(joined: Mapping[tuple[Reason, int], Labels]) -> dict[tuple[Reason, int], Labels]:
+    found: defaultdict[tuple[Reason, int], Labels] = defaultdict(int)
+    for (reason, _), bits in joined.items():
+        found[reason, 0] |= bits
+    return dict(found)

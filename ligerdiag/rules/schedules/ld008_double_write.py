@@ -1,12 +1,13 @@
 """LD008 double-write: as many calls of a kernel as were meant do not overwrite as many values as were meant."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.writes import Frames, HiddenWrite
+from ligerdiag.hlo.dataflow import Definition
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_write
 from ligerdiag.rules.wording import describe_write, find_producer
@@ -23,17 +24,12 @@ def check(context: Context) -> Iterator[Finding]:
 
 def _find_shared(context: Context) -> Iterator[Finding]:
     """Two values of the program that the schedule has as one, each overwritten by a call of its own."""
-    for a, b in combinations(context.actual.writes, 2):
+    known = [write for write in context.actual.writes if not context.writes[write.write].unknown]
+    for a, b in _pair_alike(known, lambda write: _resolve_actual(context, write)):
         first, second = sorted((context.writes[a.write], context.writes[b.write]), key=lambda w: w.index)
-        if (
-            a.call is b.call
-            or a.write == b.write
-            or first.unknown
-            or second.unknown
-            or _are_exclusive(a.frames, b.frames)
-        ):
+        if a.call is b.call or a.write == b.write or _are_exclusive(a.frames, b.frames):
             continue
-        if _resolve_actual(context, a) != _resolve_actual(context, b) or _is_one_value(first, second):
+        if _is_one_value(first, second):
             continue
         value = find_producer(a.call.operands[first.operand if a.write == first.index else second.operand])
         yield report_write(
@@ -70,9 +66,14 @@ def _find_merged(context: Context) -> Iterator[Finding]:
 
 def _find_duplicated(context: Context) -> Iterator[Finding]:
     """One call of the program that the schedule has twice, outside of loops (an unrolled loop repeats its calls)."""
-    for a, b in combinations(context.actual.writes, 2):
+    candidates = [
+        one
+        for one in context.actual.writes
+        if not context.writes[one.write].unknown and not context.writes[one.write].loop_depth
+    ]
+    for a, b in _pair_alike(candidates, lambda one: one.write):
         write = context.writes[a.write]
-        if a.write != b.write or a.call is b.call or write.unknown or write.loop_depth:
+        if a.call is b.call:
             continue
         if _are_exclusive(a.frames, b.frames) or write.index in context.matching.merged.values():
             continue
@@ -90,13 +91,24 @@ def _find_duplicated(context: Context) -> Iterator[Finding]:
         )
 
 
+def _pair_alike(
+    writes: Sequence[ActualWrite], key_of: Callable[[ActualWrite], Hashable]
+) -> Iterator[tuple[ActualWrite, ActualWrite]]:
+    """Yields each pair of writes with the same key once, in the order of `combinations`."""
+    alike: dict[Hashable, list[int]] = {}
+    for place, write in enumerate(writes):
+        alike.setdefault(key_of(write), []).append(place)
+    for first, second in sorted(pair for places in alike.values() for pair in combinations(places, 2)):
+        yield writes[first], writes[second]
+
+
 def _name_kernels(first: HiddenWrite, second: HiddenWrite) -> str:
     if first.kernel == second.kernel:
         return f"two calls of `{first.kernel}` overwrite"
     return f"`{first.kernel}` and `{second.kernel}` overwrite"
 
 
-def _resolve_actual(context: Context, write: ActualWrite) -> object:
+def _resolve_actual(context: Context, write: ActualWrite) -> Definition:
     return resolve_operand(context.optimized, write.frames, context.writes[write.write].operand)
 
 
