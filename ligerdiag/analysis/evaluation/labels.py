@@ -98,8 +98,8 @@ class LabelSpace:
     _inside: dict[frozenset[int], tuple[Labels, Labels, int]] = field(
         default_factory=dict[frozenset[int], tuple[Labels, Labels, int]]
     )
-    """Writes inside a loop to FRESH(W, 0) and ORIG(W, 0) of these, the marks of something wrong about them, and the number of
-    all marks when that was asked."""
+    """Writes inside a loop to FRESH(W, 0) and ORIG(W, 0) of these, the marks of something wrong about them, and how many
+    marks there were when that was asked."""
     _fresh: list[Labels] = field(init=False)
     _original: list[Labels] = field(init=False)
     _first_original: list[Labels] = field(init=False)
