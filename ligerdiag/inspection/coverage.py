@@ -118,7 +118,8 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         )
     notes = compilation.notes
     if compilation.refs_trouble:
-        notes = (*notes, f"JAX has moved a Ref, and what comes of it is not known: {compilation.refs_trouble}")
+        happened = "JAX has moved a Ref, and" if compilation.moved_refs else "if JAX has moved a Ref, and"
+        notes = (*notes, f"{happened} what comes of it is not known: {compilation.refs_trouble}")
     notes = (*notes, *_describe_unexplained(context))
     if context.writes:
         notes = (*notes, *_describe_crossed(compilation, context), *_describe_missing(compilation))

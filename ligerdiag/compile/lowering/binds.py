@@ -261,12 +261,13 @@ def _calls(primitive: Any, params: Mapping[str, Any], primitives: Sequence[Any])
     """Returns whether it is a kernel call, or calls a function with one."""
     return primitive in primitives or any(
         _calls(equation.primitive, equation.params, primitives)
-        for jaxpr in _list_jaxprs(params)
+        for jaxpr in list_jaxprs(params)
         for equation in jaxpr.eqns
     )
 
 
-def _list_jaxprs(params: Mapping[str, Any]) -> Iterator[Any]:
+def list_jaxprs(params: Mapping[str, Any]) -> Iterator[Any]:
+    """Lists the jaxprs that an equation with these parameters calls."""
     core: Any = importlib.import_module("jax._src.core")
     listing: Callable[[Any], Iterator[Any]] = core.jaxprs_in_params
     return iter(listing(params))

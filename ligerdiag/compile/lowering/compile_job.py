@@ -195,11 +195,12 @@ def make_artifact(
     live = find_live_tags(unoptimized.read_bytes())
     live |= {step.tag for body in program.bodies if body.tag in live for step in body.steps}
     calls = settle_calls(program.traced_calls, program.lowered_calls, live, program.dropped_calls)
-    (directory / AS_WRITTEN).write_bytes(
-        drop_module_id(converted[0] if converted else convert_to_hlo(program.as_written))
-    )
+    as_written = converted[0] if converted else convert_to_hlo(program.as_written)
+    (directory / AS_WRITTEN).write_bytes(drop_module_id(as_written))
     if as_lowered := convert_to_hlo(program.as_lowered):
         (directory / AS_LOWERED).write_bytes(drop_module_id(as_lowered))
+    if program.as_lowered and not (as_written and as_lowered) and not program.refs_trouble:
+        program = replace(program, refs_trouble="jaxlib cannot translate the program before and behind JAX")
     (directory / UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
     (directory / OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
     unoptimized.unlink()
@@ -377,5 +378,5 @@ def _describe(
         crossed_operands=program.crossed_operands,
         moved_refs=program.moved_refs,
         ref_stores=program.ref_stores,
-        refs_trouble=program.refs_trouble if program.moved_refs else "",
+        refs_trouble=program.refs_trouble,
     )

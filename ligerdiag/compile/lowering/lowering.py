@@ -255,7 +255,10 @@ def lower_case(
         moved_refs=tuple(refs.moves),
         as_lowered=protect_as_written(module if stored is None else stored) if is_compared else "",
         ref_stores=tuple(dict.fromkeys(stores)),
-        refs_trouble=trouble or ("the stores cannot be marked" if has_moved_stores and not stores else ""),
+        refs_trouble=refs.describe_lack(traced.jaxpr)
+        or (trouble if refs.moves else "")
+        or ("the stores cannot be marked" if has_moved_stores and not stores else "")
+        or ("there is nothing to compare with what JAX made of it" if refs.moves and not is_compared else ""),
         bodies=bodies,
         marked=marked,
         readers=readers,

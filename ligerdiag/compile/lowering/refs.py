@@ -13,7 +13,9 @@ JAX's own function, as soon as it is traced and before anything is done with it 
 store gives another one, and a kernel call returns what it leaves. JAX is right about values. It discharges every Ref itself,
 but only when all else is done.
 
-The functions are JAX's own, without a promise. A JAX that lacks one, or an error of one, leaves the Refs as they are.
+The functions are JAX's own, without a promise. A JAX that lacks one, or an error of one, leaves the Refs as they are. Where
+one is missing by which moves are seen, any Ref of a function that JAX may take apart may have been moved
+(`RefNotes.describe_lack`).
 """
 
 import importlib
@@ -26,7 +28,7 @@ from typing import Any
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.call_records import MovedRef, RefMove
-from ligerdiag.compile.lowering.binds import compute_kernel_name, read_traceback
+from ligerdiag.compile.lowering.binds import compute_kernel_name, list_jaxprs, read_traceback
 from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
 from ligerdiag.compile.lowering.recomputed import wrapped
 from ligerdiag.compile.lowering.tags import read_call_name
@@ -41,6 +43,9 @@ _LOOPS = "_scan_known_hoisting"
 _SPLIT = "partial_eval_jaxpr_custom"
 _SPLIT_REFS = "partial_eval_jaxpr_stateful"
 """JAX's functions of 2."""
+_FRAMES = "JaxprStackFrame.to_jaxpr"
+_EVALUATION = "JaxprTrace.process_primitive"
+_OLD_MAKES = frozenset({"mutable_array"})
 
 
 @dataclass(slots=True)
@@ -54,6 +59,19 @@ class RefNotes:
     """The lines of what has a name (see `call_names`)."""
     made: SourceLine | None = None
     """The line of the last Ref that JAX has made while it took a function apart."""
+    lacking: tuple[str, ...] = ()
+    """Names of functions by which moves are seen, and that this JAX does not have."""
+
+    def describe_lack(self, jaxpr: Any) -> str:
+        """Returns the reason why a move in this program may not have been seen; empty where none can be missed.
+
+        jaxpr: of the whole program.
+        """
+        if not self.lacking:
+            return ""
+        is_at_risk = holds_refs(jaxpr) if _FRAMES in self.lacking else self.are_split
+        names = " and ".join(f"`{name}`" for name in self.lacking)
+        return f"this JAX has no {names}, by which it is seen what JAX does to Refs" if is_at_risk else ""
 
     def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
         """Returns the access that a primitive makes. JAX's own lines are those of the forward pass, also of a rule's."""
@@ -105,22 +123,25 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 @contextmanager
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
     """Notes what JAX does to Refs in what is traced inside of the context. sites: lines of names, filled meanwhile."""
-    notes = RefNotes(sites=sites)
-    frames, evaluation = _find_frames(), _partial_eval()
-    loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
+    frames, evaluation, loops = _find_frames(), _partial_eval(), _find_loops()
+    splits = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]
+    there = {
+        _FRAMES: frames is not None,
+        _EVALUATION: hasattr(getattr(evaluation, "JaxprTrace", None), "process_primitive"),
+        _SPLIT_REFS: bool(splits),
+        _LOOPS: hasattr(loops, _LOOPS),
+    }
+    notes = RefNotes(sites=sites, lacking=tuple([name for name, is_there in there.items() if not is_there]))
     with ExitStack() as stack:
         if frames is not None:
             stack.enter_context(wrapped(frames, "to_jaxpr", lambda method: _looking(method, notes)))
-            stack.enter_context(
-                wrapped(evaluation.JaxprTrace, "process_primitive", lambda method: _following(method, notes))
-            )
-            names = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]
-            if len(names) == 2:  # the one calls the other
-                names = [_SPLIT_REFS]
-            for name in names:
-                stack.enter_context(wrapped(evaluation, name, lambda function: _comparing(function, notes)))
-            if hasattr(loops, _LOOPS):
-                stack.enter_context(wrapped(loops, _LOOPS, lambda function: _taking_out(function, notes)))
+        if there[_EVALUATION]:
+            trace = evaluation.JaxprTrace
+            stack.enter_context(wrapped(trace, "process_primitive", lambda method: _following(method, notes)))
+        for name in splits[-1:]:  # the one calls the other
+            stack.enter_context(wrapped(evaluation, name, lambda function: _comparing(function, notes)))
+        if there[_LOOPS]:
+            stack.enter_context(wrapped(loops, _LOOPS, lambda function: _taking_out(function, notes)))
         with blame_refs(notes):
             yield notes
 
@@ -382,6 +403,15 @@ def _makes_refs(jaxpr: Any) -> bool:
     return any(one.primitive.name in _MAKES for one in jaxpr.eqns)
 
 
+def holds_refs(jaxpr: Any) -> bool:
+    """Returns whether the program makes a Ref outside of a kernel, in whichever function."""
+    return any(
+        one.primitive.name in _MAKES | _OLD_MAKES
+        or (one.primitive.name not in PRIMITIVES and any(map(holds_refs, list_jaxprs(one.params))))
+        for one in jaxpr.eqns
+    )
+
+
 def _is_ref(variable: Any) -> bool:
     return type(variable.aval).__name__ == "AbstractRef"
 
@@ -390,6 +420,13 @@ def _find_frames() -> Any:
     """Returns JAX's class of a function that is being traced; None before 0.5 or so, where there is another one."""
     frames = getattr(_partial_eval(), "JaxprStackFrame", None)
     return frames if hasattr(frames, "to_jaxpr") else None
+
+
+def _find_loops() -> Any:
+    try:
+        return importlib.import_module("jax._src.lax.control_flow.loops")
+    except ImportError:
+        return None
 
 
 def _find_discharge() -> Callable[..., Any] | None:
