@@ -6,7 +6,7 @@ pointer leaves the buffer from which it was made.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ligerdiag.model.findings import OutsideAccess, SourceLine
@@ -65,6 +65,8 @@ class OperandUse:
     """The first byte that may be written, and the one after the last; None if unknown, or if none is written."""
     old_read: OldRead | None = None
     """For an output that the launcher does not zero: a certain read of its bytes from before the launch."""
+    may_read_old: bool = False
+    """For such an output: whether there may be such a read that is neither certain nor excluded."""
 
     @property
     def is_unknown(self) -> bool:
@@ -105,17 +107,10 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
         outside=tuple({(one.kind, one.line): one for use in found for one in use.outside}.values()),
         span=span if len(known) == len(spans) else None,
         old_read=old_read,
+        may_read_old=any(use.may_read_old for use in found),
     )
     if joined.is_unknown and not joined.reason and len(found) > 1:
-        return OperandUse(
-            reads_before_write=joined.reads_before_write,
-            coverage=joined.coverage,
-            neighbours=joined.neighbours,
-            reason="the configurations that the launcher may choose differ in it",
-            outside=joined.outside,
-            span=joined.span,
-            old_read=old_read,
-        )
+        return replace(joined, reason="the configurations that the launcher may choose differ in it")
     return joined
 
 
@@ -194,8 +189,11 @@ def join_all(accesses: Iterable[Access]) -> Access:
     return result
 
 
-def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False) -> OperandUse:
-    """Returns the use that follows from the access alone."""
+def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False, holds_anything: bool = False) -> OperandUse:
+    """Returns the use that follows from the access alone.
+
+    holds_anything: the buffer is an output that the launcher does not zero.
+    """
     if access is Access.NONE and not zeroed:
         return UNUSED
     if access is Access.UNKNOWN:
@@ -206,6 +204,7 @@ def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False) -> O
         coverage=coverage,
         neighbours=Neighbours.UNKNOWN if access.writes else Neighbours.DISJOINT,
         reason=reason if access.reads or access.writes or zeroed else "",
+        may_read_old=holds_anything and access.reads,
     )
 
 

@@ -30,7 +30,7 @@ from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import WorkerDied, WorkerTimeout
 
-ANALYSIS_VERSION = 14
+ANALYSIS_VERSION = 15
 """Part of every cache key; increase it with every change that can change a result."""
 
 LENT = "lent"

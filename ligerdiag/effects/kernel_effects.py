@@ -208,7 +208,7 @@ def _compute_uses(
     except _STRANGE_IR as error:
         reason = f"following `{call.function}` raised {type(error).__name__}"
         return tuple(
-            compute_plain_use(access, reason, zeroed=bool(argument.zeroed)) if argument.is_buffer else UNUSED
+            argument.compute_plain_use(access, reason) if argument.is_buffer else UNUSED
             for argument, access in zip(arguments, effects.accesses, strict=True)
         )
 

@@ -13,6 +13,7 @@ from typing import Required, TypedDict, Unpack
 
 from ligerdiag.analysis.belief import compute_belief
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
+from ligerdiag.analysis.dependents import find_unlooked
 from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
@@ -157,6 +158,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             for write in _sort_writes(context.writes)
         ),
         meant=dict(zip(names, _renumber(context), strict=False)),
+        unlooked=find_unlooked(context),
         neighbourhoods=around,
         view=drawn,
     )

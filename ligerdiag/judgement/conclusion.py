@@ -104,17 +104,20 @@ def _conclude(
     findings, failures = raise_shown(answers.findings, replay), (*inspection.failures, *answers.failures)
     added = (failure.message for failure in answers.failures)
     open_questions = explain_unknown_order(device)
-    coverage = replace(inspection.coverage, not_covered=(*added, *open_questions, *inspection.coverage.not_covered))
+    was_replayed = replay is not None and replay.state is ReplayState.DONE
+    unlooked = dict[str, str]() if was_replayed else inspection.unlooked
+    notes = (*added, *open_questions, *dict.fromkeys(unlooked.values()), *inspection.coverage.not_covered)
+    coverage = replace(inspection.coverage, not_covered=notes)
     if suppressions is not None:
         findings = suppressions.apply(identity.id, findings, source_roots)
-    outputs = doubt_outputs(inspection.outputs, findings)
+    outputs = doubt_outputs(inspection.outputs, findings, unlooked)
     allowed = compute_allowed_outputs(outputs, findings)
     failed = [failure.rule for failure in failures]
     disagreements = compute_disagreements(outputs, findings, replay, device, failed)
     explained = list_explained(outputs, findings, replay, device)
     findings = note_differences(findings, explained)
     unsettled = frozenset(failure.rule for failure in failures) | find_unsettled(
-        replayed=replay is not None and replay.state is ReplayState.DONE, ran=device is not None and not device.error
+        replayed=was_replayed, ran=device is not None and not device.error
     )
 
     def judge(outputs: Mapping[str, Verdict]) -> tuple[Status, str]:
@@ -151,7 +154,7 @@ def _conclude(
         disagreements=disagreements,
         mismatch=mismatch,
         neighbourhoods=inspection.neighbourhoods,
-        view=doubt_view(inspection.view, findings),
+        view=doubt_view(inspection.view, findings, unlooked),
     )
 
 

@@ -5,10 +5,12 @@ or they may need what a kernel writes that JAX dropped while it traced the progr
 
 1. The findings of six rules name such outputs. An allowed finding changes nothing: its author takes the value as it is.
 2. Only an output that counts as right becomes unknown: a stale output stays stale.
-3. Such an output has a reason: it does not leave a run inconclusive, and its finding counts as it would by itself.
+   So does one that may hold what nobody has written where nothing has looked: without a replay.
+3. An output that a finding names has a reason: it does not leave a run inconclusive, and its finding counts as it would by
+   itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ligerdiag.model.findings import Finding, Verdict
@@ -28,22 +30,27 @@ def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
     return found
 
 
-def doubt_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
-    """Returns the verdicts, by 2."""
-    undefined = find_undefined(findings)
+def doubt_outputs(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], unlooked: Collection[str] = ()
+) -> Mapping[str, Verdict]:
+    """Returns the verdicts, by 2. unlooked: names of outputs of which it is not known."""
+    undefined = {*find_undefined(findings), *unlooked}
     return {
         name: Verdict.UNKNOWN if name in undefined and verdict in _RIGHT else verdict
         for name, verdict in outputs.items()
     }
 
 
-def doubt_view(view: ScheduleView | None, findings: Sequence[Finding]) -> ScheduleView | None:
-    """Returns what is drawn, with the verdicts of `doubt_outputs`."""
-    undefined = find_undefined(findings)
+def doubt_view(
+    view: ScheduleView | None, findings: Sequence[Finding], unlooked: Mapping[str, str]
+) -> ScheduleView | None:
+    """Returns what is drawn, with the verdicts of `doubt_outputs`. unlooked: output name to the reason."""
+    undefined = {name: f"could not be decided: {reason}" for name, reason in unlooked.items()}
+    undefined |= {name: f"is not defined: {finding.message}" for name, finding in find_undefined(findings).items()}
     if view is None or not undefined:
         return view
     outputs = tuple(
-        replace(one, verdict=Verdict.UNKNOWN, sentence=f"`{one.name}` is not defined: {undefined[one.name].message}")
+        replace(one, verdict=Verdict.UNKNOWN, sentence=f"`{one.name}` {undefined[one.name]}")
         if one.name in undefined and one.verdict in _RIGHT
         else one
         for one in view.outputs

@@ -241,6 +241,8 @@ class Inspection:
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
     """Output name to what its author wants it to depend on, as `labels` of hidden writes; empty without any."""
+    unlooked: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Output name to the reason why it may hold what nobody has written, which only numbers can tell."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """The neighbourhood of each hidden write, if requested."""
     view: ScheduleView | None = None

@@ -71,6 +71,11 @@ class Argument:
     is_output: bool = False
     """The buffer is an output of the call, and shares no operand's bytes as far as the launch goes."""
 
+    def compute_plain_use(self, access: Access, reason: str) -> OperandUse:
+        """Returns what follows from the access alone, of a buffer."""
+        holds_anything = self.is_output and not self.zeroed
+        return compute_plain_use(access, reason, zeroed=bool(self.zeroed), holds_anything=holds_anything)
+
 
 def compute_launch_uses(
     module: TtirModule,
@@ -116,7 +121,8 @@ def compute_launch_uses(
             if number in followed:
                 use = _judge(buffers[number], accesses[number], prod(grid), budget)
                 old_read = trace.find_old_read(buffers[number]) if buffers[number].watches_old else None
-                uses.append(use if old_read is None else replace(use, old_read=old_read))
+                may_read = buffers[number].watches_old and use.reads_before_write is not ReadsBeforeWrite.NO
+                uses.append(replace(use, old_read=old_read, may_read_old=may_read and old_read is None))
             else:
                 reason = "what is done to it could not be told"
                 uses.append(OperandUse(reason=reason) if number in buffers else UNUSED)
@@ -169,7 +175,7 @@ def _find_sure_reads(  # noqa: PLR0917
 def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: str) -> tuple[OperandUse, ...]:
     """Returns a use that is UNKNOWN beyond the accesses."""
     return tuple(
-        compute_plain_use(access, reason, zeroed=bool(argument.zeroed)) if argument.is_buffer else UNUSED
+        argument.compute_plain_use(access, reason) if argument.is_buffer else UNUSED
         for argument, access in zip(arguments, accesses, strict=True)
     )
 

@@ -269,7 +269,8 @@ With jax-triton before 0.4 let the launcher zero the output: `zeroed_outputs=(0,
 `jax.new_ref(jnp.zeros(...))` and read the Ref after the call. With Pallas alias the output to an operand of zeros,
 `input_output_aliases={1: 0}`. Or store without reading: one partial result a program, reduced afterwards.""",
     limits="""\
-Where an address or a branch depends on data it needs a replay, and holds for the inputs drawn. An output that only atomic
+Where an address or a branch depends on data it needs a replay, and holds for the inputs drawn; without one, what depends
+on such an output is unknown, and the report says so. An output that only atomic
 operations reach is reported wherever they go: what they miss is as unwritten as what they find. Where one program writes
 without reading what another one reads, the order of the two decides: that is LD019's. Whether what is read counts is not
 asked of the static finding: it says so where the replay's outputs do not depend on it.""",
