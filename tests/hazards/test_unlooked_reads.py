@@ -1,5 +1,8 @@
 """Reads of a kernel's own outputs at places that depend on data: without a replay nobody has looked, and none is fresh."""
 
+import json
+import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -154,3 +157,21 @@ def test_with_a_replay_the_numbers_decide(path: Path, shared_cache: Path) -> Non
             assert "LD025" in {finding.rule for finding in case.findings}, name
             assert case.outputs["out"].value == "unknown", name
         assert name not in FRESH or case.outputs["out"].value == "fresh", (name, case.findings)
+
+
+def test_the_newest_generation_says_the_same(plain_python: Path, tmp_path: Path) -> None:
+    path = tmp_path / "reads.py"
+    path.write_text(PROGRAM.format(shape="out_type", more=""))
+    done = subprocess.run(
+        [plain_python.parent / "ligerdiag", "check", path, "--no-replay", "--format", "json"],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    cases = {case["id"]: case["outputs"] for case in json.loads(done.stdout)["cases"]}
+    assert cases.keys() == (UNKNOWN | FRESH) - {"zeroed"}
+    for name, outputs in cases.items():
+        assert outputs["out"] == outputs["behind"] == ("unknown" if name in UNKNOWN else "fresh"), name
