@@ -39,7 +39,7 @@ Releases that follow each other and say the same are one line. Outputs that are 
 `fresh` alone stands for a cell whose outputs are all right for a reason. `≠` marks what differs from the nearest cell
 above that says anything, and `—` what could not be analysed. Releases that say nothing of any GPU are in no line.
 `unknown` from 0.4.38 to 0.6.1 is JAX's own doing: it has put readers of what the kernel overwrites on the other side of
-the call than where their author has them ([architecture.md](architecture.md), Toolchains).
+the call than where their author has them ([internals-runs.md](internals-runs.md#toolchains)).
 """
 ABOUT = {
     "seed_flce[False": "It overwrites the logits and tells nobody.",
