@@ -77,7 +77,11 @@ PATTERNS = (
         r"\b(is|are|was|were|be|been|not|as|than) told\b(?! (to|that|apart|about|how|which|whether)\b)",
         "say who reports it: `LD010 reports`, `cannot be distinguished from`",
     ),
-    _make("told from", r"\b(told|tell|tells|telling) [^.;:,]{0,40}?\bfrom (another|the original|the other|one of an)", "say `distinguish`"),
+    _make(
+        "told from",
+        r"\b(told|tell|tells|telling) [^.;:,]{0,40}?\bfrom (another|the original|the other|one of an)",
+        "say `distinguish`",
+    ),
     _make(
         "counter for service",
         r"\b([Cc]ompilers?|[Dd]evices?|[Rr]eplay|[Ww]orkers?|[Ss]andbox)(['’]s|s['’]) counters?\b",
@@ -93,7 +97,7 @@ PATTERNS = (
     _make("as it is", r"\bas it is(?=[.,;:)]|$)", "say `unchanged`"),
     _make(
         "behind for after",
-        r"\bbehind (the|a|an|its|each|every|this|that) (last |first |second |other )?(call|kernel|write|mend|loop|launch|pass)s?\b",
+        r"\bbehind (the|an?|its|each|every|this|that) ((la|fir)st |second |other )?(call|kernel|write|loop|launch|pass)s?\b",
         "time has an after: `after the call`",
     ),
     _make("goes on", r"\b(goes|go|went) on\b(?! to\b)", "say `continues`"),

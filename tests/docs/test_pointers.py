@@ -69,5 +69,7 @@ def test_a_pointer_that_leads_somewhere_is_not_reported(words: str) -> None:
 
 
 def test_a_docstring_may_not_send_its_reader_to_a_name_that_is_nowhere() -> None:
-    text = Text(path="tools/pointers.py", line=1, kind=Kind.DOCSTRING, text="See `no_such_name_anywhere`, see `Dangling`.")
+    text = Text(
+        path="tools/pointers.py", line=1, kind=Kind.DOCSTRING, text="See `no_such_name_anywhere`, see `Dangling`."
+    )
     assert [one.pointer for one in check_text(text)] == ["no_such_name_anywhere"]
