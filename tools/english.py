@@ -24,7 +24,7 @@ class Pattern:
 
     name: str
     regex: re.Pattern[str]
-    """Searched in the text with every run of blanks as one space."""
+    """Searched in the text with every run of blanks as one space, and without the words of code."""
     remedy: str
     kinds: frozenset[Kind] = frozenset(Kind)
 
@@ -119,7 +119,7 @@ PATTERNS = (
     ),
     _make(
         "glued docstrings",
-        r"(?s)\b([A-Z]\w+ side: ).*\b\1",
+        r"\b(?P<side>[A-Z]\w+ side: ).*\b(?P=side)",
         "one docstring, one summary",
         Kind.DOCSTRING,
     ),
@@ -133,17 +133,23 @@ NUMBERED = _make(
 )
 """Searched in the text with its lines."""
 
+_ANY = re.compile("|".join(f"(?:{pattern.regex.pattern})" for pattern in PATTERNS))
+_BLANKS = re.compile(r"\s+")
+_CODE = re.compile(r"`[^`\n]*`")
+
 
 def find_hits(texts: Iterable[Text] | None = None) -> Iterator[Hit]:
     """Yields each wording to avoid in these texts, or in all of the repository."""
     for text in iterate_texts() if texts is None else texts:
         if text.path in _SELF:
             continue
-        squeezed, lines = _squeeze(text.text)
-        for pattern in PATTERNS:
-            if text.kind in pattern.kinds:
-                for match in pattern.regex.finditer(squeezed):
-                    yield _make_hit(text, lines[match.start()], pattern, match[0])
+        squeezed = _BLANKS.sub(" ", _hide_code(text.text)).lstrip()
+        if _ANY.search(squeezed):
+            lines = _list_lines(text.text)
+            for pattern in PATTERNS:
+                if text.kind in pattern.kinds:
+                    for match in pattern.regex.finditer(squeezed):
+                        yield _make_hit(text, lines[match.start()], pattern, match[0])
         if text.kind in NUMBERED.kinds and text.path != NUMBERED_DEFINITIONS and NUMBERED.regex.search(text.text):
             yield _make_hit(text, 0, NUMBERED, "1. ... 2. ...")
 
@@ -152,21 +158,21 @@ def _make_hit(text: Text, line: int, pattern: Pattern, quote: str) -> Hit:
     return Hit(path=text.path, line=text.line + line, pattern=pattern, quote=quote.strip()[:60])
 
 
-def _squeeze(text: str) -> tuple[str, list[int]]:
-    """Returns the text with single spaces for runs of blanks, and for each character its 0-based line.
+def _hide_code(text: str) -> str:
+    """Code in backticks keeps its place and length, and loses its words."""
+    return _CODE.sub(lambda match: "`" + "_" * (len(match[0]) - 2) + "`", text)
 
-    Code in backticks keeps its place and length, and loses its words.
-    """
-    hidden = re.sub(r"`[^`\n]*`", lambda match: "`" + "_" * (len(match[0]) - 2) + "`", text)
-    characters: list[str] = []
+
+def _list_lines(text: str) -> list[int]:
+    """Returns the 0-based line of each character of the text with single spaces for runs of blanks."""
     lines: list[int] = []
-    line = 0
-    for character in hidden:
-        if not character.isspace() or (characters and characters[-1] != " "):
-            characters.append(" " if character.isspace() else character)
+    line, is_blank = 0, True
+    for character in text:
+        if not character.isspace() or not is_blank:
             lines.append(line)
+        is_blank = character.isspace()
         line += character == "\n"
-    return "".join(characters), [*lines, line]
+    return [*lines, line]
 
 
 def main(folders: list[str]) -> int:

@@ -20,6 +20,7 @@ _PATH = re.compile(rf"(?<![\w/.:$~<*{{-])(?P<path>(?:[\w.-]+/)+[\w.-]+\.(?:{_EXT
 _FILE = re.compile(r"`(?P<path>[a-z_]\w*\.py)`")
 _DOTTED = re.compile(r"(?<![\w./`-])`?(?P<name>ligerdiag(?:\.\w+)+)|`(?P<short>[a-z_]+(?:\.\w+)+)`")
 _SEE = re.compile(r"\b[Ss]ee `(?P<name>[A-Za-z_]\w*)`")
+_DEFINITION = re.compile(r"^\s*(?:async def|def|class) (\w+)", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 
 _OF_READERS = re.compile(
@@ -170,15 +171,15 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 def _read_module(path: str) -> Module:
     top: set[str] = set()
     inner: set[str] = set()
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    local = {
-        id(one) for node in ast.walk(tree) if isinstance(node, _SCOPES) for one in ast.walk(node) if one is not node
-    }
-    for node in ast.walk(tree):
+    pending: list[tuple[ast.AST, bool]] = [(ast.parse((ROOT / path).read_text(encoding="utf-8")), False)]
+    while pending:
+        node, is_local = pending.pop()
         names = _list_names(node)
         inner |= names
-        if id(node) not in local:
+        if not is_local:
             top |= names
+        is_local = is_local or isinstance(node, _SCOPES)
+        pending += [(child, is_local) for child in ast.iter_child_nodes(node)]
     return Module(top=frozenset(top), inner=frozenset(inner))
 
 
@@ -206,12 +207,8 @@ def _is_defined(path: str, name: str) -> bool:
 @cache
 def _list_definitions() -> frozenset[str]:
     files = [path for path in list_files() if path.startswith(("ligerdiag/", "kernels/")) and path.endswith(".py")]
-    return frozenset(
-        node.name
-        for path in files
-        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    )
+    texts = [(ROOT / path).read_text(encoding="utf-8") for path in files]
+    return frozenset(name for text in texts for name in _DEFINITION.findall(text))
 
 
 def main() -> int:

@@ -60,7 +60,12 @@ def iterate_texts(*, archive: bool = False) -> Iterator[Text]:
         if path.endswith(".md"):
             yield Text(path=path, line=1, kind=Kind.PAGE, text=_blank_fences(_read(path)))
         elif path.endswith(".py"):
-            yield from parse_python(path, _read(path))
+            yield from _read_python(path)
+
+
+@cache
+def _read_python(path: str) -> tuple[Text, ...]:
+    return tuple(parse_python(path, _read(path)))
 
 
 def parse_python(path: str, source: str) -> Iterator[Text]:
