@@ -19,9 +19,7 @@ def add_sum(values: jax.Array, total: jax.Array, *, mode: str = "aliased") -> tu
     """
     mode = Mode(mode)
     if mode is Mode.OUT_OF_PLACE:
-        raise ValueError(
-            "Expected a mode other than 'out_of_place': the kernel adds to the contents of its destination"
-        )
+        raise ValueError("Expected a mode other than 'out_of_place': the kernel adds to its destination's contents")
     if values.ndim != 1 or total.shape != (1,):
         raise ValueError(f"Expected values (size,) and total (1,) but got {values.shape=} and {total.shape=}")
     (copy,), total = inplace_call(
