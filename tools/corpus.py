@@ -32,6 +32,7 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.replay.service.more_draws import Word
 
 CORPUS = Path(__file__).parents[1] / "tests" / "fuzz" / "corpus.txt"
+"""Programs judged with jax-triton before 0.4; those of 0.4.1 are in corpus_newest.txt: its schedules are others."""
 _BATCH, _DRAWN = 48, 20
 _LETTERS: Mapping[str, str] = {Word.RIGHT.value: "r", Word.WRONG.value: "w"}
 
@@ -150,11 +151,12 @@ def judge_corpus(
     skip: Annotated[int, typer.Option(min=0, help="Leave out so many first, as an ended run may have judged.")] = 0,
     first: Annotated[int, typer.Option(min=0, help="The least seed.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores by default.")] = None,
+    corpus: Annotated[Path, typer.Option(help="The file of programs and words.")] = CORPUS,
 ) -> None:
     """Judge the programs; exit code 1 where a verdict is new and wrong, 2 where programs were not judged."""
     verdicts: dict[int, Mapping[str, Verdict]] = {}
     try:
-        known = sorted(pair for pair in read_corpus(CORPUS).items() if pair[0] >= first)
+        known = sorted(pair for pair in read_corpus(corpus).items() if pair[0] >= first)
         words = dict(known[skip::every])
         for batch in judge(words, jobs=jobs):
             verdicts |= batch
@@ -176,13 +178,14 @@ def judge_corpus(
 @app.command("add")
 def add_programs(
     files: Annotated[list[Path], typer.Argument(help="`programs.jsonl` of campaigns without a GPU.")],
+    corpus: Annotated[Path, typer.Option(help="The file of programs and words.")] = CORPUS,
 ) -> None:
     """Add the programs of campaigns to the file."""
-    words = read_corpus(CORPUS) if CORPUS.exists() else {}
+    words = read_corpus(corpus) if corpus.exists() else {}
     for path in files:
         words |= {row.seed: spell(row) for row in load_known(JudgedProgram, path) if row.outputs and row.looks}
-    write_corpus(CORPUS, words)
-    typer.echo(f"{len(words)} programs in {CORPUS.name}")
+    write_corpus(corpus, words)
+    typer.echo(f"{len(words)} programs in {corpus.name}")
 
 
 if __name__ == "__main__":

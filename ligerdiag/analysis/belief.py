@@ -1,16 +1,17 @@
-"""Belief: how far the tags of an optimized module from elsewhere are believed.
+"""Decides how far to trust the tags of a foreign optimized module.
 
-A tag is a text in a file, and may belong to another instruction or to none. What an instruction is computed from is the
-program itself, so:
-(1) The tags of the program count where its operations have them in program order, each its own (`are_in_order`).
-(2) An instruction with an operation's tag and opcode is believed to be that operation where its footprint is within the
-    operation's. A kernel call must also be of the same kernel, and each of its operands be within that of the operation.
-(3) An instruction that has the opcode of another operation than its tag's, or has grown, was made by a pass that gave it
-    another operation's name: it stands for no operation, and says nothing.
-(4) What stands for no operation, by (2), (3) or for want of a tag, may still be a carrier of what a kernel overwrites: of
-    its opcode and sizes (in a partitioned module: no larger), with a footprint within the carrier's. An output that would
-    be worse if it were is unknown (see `verdict.verdicts`).
-Two operations of one opcode, size and footprint that have each other's tags are not told apart.
+A tag is text in a file, and may belong to another instruction or to none. The operands are the program itself, so
+footprints (`footprints`) check the tags:
+
+- The program's tags count if its operations have them in program order, each its own (`are_in_order`).
+- An instruction with an operation's tag and opcode is that operation if its footprint is within the operation's. For a
+  kernel call the kernel must be the same too, and each operand within that of the operation.
+- If opcode or size does not match the tagged operation, a pass copied the metadata. The tag is ignored.
+- An instruction without a trusted tag may still be a carrier of an overwritten value: one of the same opcode and size
+  (no larger, in a partitioned module) with a footprint within the carrier's. An output that would be worse in this case
+  is unknown (see `verdict.verdicts`).
+
+Two operations of one opcode, size and footprint that have each other's tags cannot be told apart.
 """
 
 from collections import defaultdict
@@ -25,26 +26,26 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_tuple
 
 LIBRARY_CALLS = ("dot", "convolution")
-"""What may have become a custom call of a library."""
+"""Opcodes that may have become a custom call of a library."""
 _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Belief:
-    """Footprints of both modules, and the tags that they contradict."""
+    """Footprints of both modules, and the tags that they refute."""
 
     program: Mapping[int, Footprint]
     """Instruction id to footprint."""
     optimized: Mapping[int, Footprint]
     operations: Mapping[int, tuple[HloInstruction, ...]]
-    """Own tag to the program's instructions that have it."""
+    """Own tag to the program's instructions with that tag."""
     is_partitioned: bool
-    """The optimized module's values are shards: smaller than the operations'."""
+    """The optimized module's values are shards, smaller than the operations' values."""
     refuted: frozenset[int] = field(default=frozenset())
-    """Ids of the optimized module's instructions that have the tag of an operation that they cannot be, (2)."""
+    """Ids of the optimized module's instructions with the tag of an operation that they cannot be."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the operations that an optimized instruction is by its tag; none by (3)."""
+        """Returns the operations that an optimized instruction is by its tag; none if a pass copied the tag."""
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:
             return ()
@@ -57,7 +58,7 @@ class Belief:
         )
 
     def may_be(self, instruction: HloInstruction, operations: tuple[HloInstruction, ...]) -> bool:
-        """Whether the instruction of the optimized module may be one of these, (2)."""
+        """Returns whether the instruction of the optimized module may be one of these operations."""
         if instruction.opcode == "custom-call" and all(one.opcode == "custom-call" for one in operations):
             return any(self._may_be_call(instruction, one) for one in operations)
         return not self.optimized[instruction.id] & ~unite(self.program.get(one.id, 0) for one in operations)
@@ -71,7 +72,7 @@ class Belief:
         )
 
     def without_refuted(self, optimized: HloModule) -> HloModule:
-        """Returns the module without the tags that cannot be true."""
+        """Returns the module without the refuted tags."""
         if not self.refuted:
             return optimized
         return replace(optimized, tags={key: path for key, path in optimized.tags.items() if key not in self.refuted})
@@ -79,7 +80,7 @@ class Belief:
     def find_possible_carriers(
         self, optimized: HloModule, carriers: Carriers, space: LabelSpace
     ) -> Mapping[int, Labels]:
-        """Maps instruction ids to the ORIG labels that may start there, (4)."""
+        """Maps instruction ids to the ORIG labels that may start there."""
         sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for found in carriers.paths.values():
             for operation, write in found:
@@ -111,9 +112,10 @@ class Belief:
 
 
 def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
-    """Whether the tags rise in each computation, and none is before those of its operands. Constants come first.
+    """Returns whether the tags increase in each computation, and none precedes those of its operands. Constants come
+    first.
 
-    is_numbered: the instructions' ids say their order. HLO text has no ids: only operands speak there.
+    is_numbered: the instructions' ids give their order. HLO text has no ids, so only operands count.
     """
     footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None
     return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())
@@ -139,7 +141,7 @@ def _is_in_order(program: HloModule, computation: HloComputation, footprints: Ma
 
 
 def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
-    """Computes the belief of two modules that have their tags."""
+    """Compares the footprints of two modules that have tags."""
     kernels = number_kernels(program)
     operations: defaultdict[int, list[HloInstruction]] = defaultdict(list)
     for one in program.instructions:
@@ -160,7 +162,7 @@ def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
 
 
 def is_partitioned(program: HloModule, optimized: HloModule) -> bool:
-    """Whether the optimized module has shards of the program's parameters."""
+    """Returns whether the optimized module has shards of the program's parameters."""
     return any(
         list(one.shape.dimensions) != list(other.shape.dimensions)
         for one, other in zip(program.entry.parameters, optimized.entry.parameters, strict=False)
@@ -168,12 +170,12 @@ def is_partitioned(program: HloModule, optimized: HloModule) -> bool:
 
 
 def _has_grown(operation: HloInstruction, instruction: HloInstruction) -> bool:
-    """Whether the instruction is larger, as two products that were merged into one."""
+    """Returns whether the instruction is larger than the operation, as a merger of two products is."""
     if is_tuple(instruction.shape) or is_tuple(operation.shape):
         return False
     return count_elements(instruction.shape) > count_elements(operation.shape)
 
 
 def _list_sizes(instruction: HloInstruction) -> list[int]:
-    """Returns its dimensions of more than one element, sorted: a pass may transpose an operation."""
+    """Returns the instruction's dimensions of more than one element, sorted, because a pass may transpose an operation."""
     return sorted(size for size in instruction.shape.dimensions if size > 1)

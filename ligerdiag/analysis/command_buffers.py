@@ -1,12 +1,14 @@
-"""Command buffers of the schedule: their commands as instructions, and which of these XLA leaves without an order.
+"""Finds the command buffers of the schedule: their commands as instructions, and the commands that XLA leaves
+unordered.
 
-(1) A command buffer is a thunk around thunks (see `thunks`). Each thunk of a sequence is matched to an instruction of the
-    computation that the sequence was emitted from: both lists in order, of one length, and of kinds that go together. A
-    sequence that does not match becomes a note.
-(2) XLA before 2025 kept command buffers in the module: a `call` of a computation named `command_buffer`.
-(3) Two commands whose declared uses of buffers conflict (one writes bytes that the other reads or writes) keep the order of
-    the schedule, and so do those with a control edge (ExecutionGraph in xla/runtime/execution_graph.cc). A hidden write is
-    declared as a read: it conflicts with no reader.
+A command buffer is a thunk around thunks (see `hlo.thunks`). Each thunk of a sequence is matched to an instruction of
+the computation from which the sequence was emitted: both lists in order, of equal length and compatible kinds. A
+sequence that does not match becomes a note. XLA before 2025 kept command buffers in the module, as a `call` of a
+computation named `command_buffer`.
+
+Two commands whose declared uses of buffers conflict (one writes bytes that the other reads or writes) keep the order of
+the schedule, and so do those with a control edge (ExecutionGraph in xla/runtime/execution_graph.cc). A hidden write is
+declared as a read, so it conflicts with no reader.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,11 +47,11 @@ class FoundCommands:
 
     buffers: tuple[CommandBuffer, ...]
     notes: tuple[str, ...] = ()
-    """Coverage notes: what could not be matched."""
+    """Coverage notes: sequences that could not be matched."""
 
 
 def find_command_buffers(module: HloModule, thunks: ThunkSequence | None) -> FoundCommands:
-    """Finds all command buffers, (1) and (2)."""
+    """Finds all command buffers."""
     old = tuple(
         CommandBuffer(computation, tuple(_list_launched(computation)))
         for computation in module.computations.values()
@@ -72,7 +74,7 @@ class _Matcher:
         self.unmatched: dict[str, None] = {}
 
     def match(self, computation: HloComputation, sequence: ThunkSequence) -> None:
-        """Matches a sequence with the computation that it was emitted from, and the sequences nested in it."""
+        """Matches a sequence, and the sequences nested in it, with the computation from which it was emitted."""
         thunks = list(_flatten(sequence))
         launched = list(_list_launched(computation))
         if len(thunks) != len(launched) or not all(
@@ -111,9 +113,9 @@ def _go_together(thunk: Thunk, instruction: HloInstruction) -> bool:
 
 
 def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | None:
-    """Returns the computation that a nested sequence was emitted from; None if it has no schedule of its own.
+    """Returns the computation from which a nested sequence was emitted; None if it has no schedule of its own.
 
-    A branch is told by its number: two are called `false_branch` and `true_branch`, whichever is which.
+    A branch has a number: both branches of a predicate may be called `false_branch` or `true_branch`.
     """
     called = instruction.called_computations
     if instruction.opcode == "while":
@@ -124,7 +126,7 @@ def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | 
 def find_unordered(
     buffer: CommandBuffer, command: HloInstruction, buffers: BufferAssignment, positions: Positions
 ) -> tuple[HloInstruction, ...]:
-    """Finds the commands that XLA orders neither before nor after this one, (3)."""
+    """Finds the commands that XLA orders neither before nor after this one."""
     at = next((n for n, other in enumerate(buffer.commands) if other is command), None)
     if at is None:
         return ()
@@ -135,7 +137,7 @@ def find_unordered(
 
 
 type _Uses = tuple[frozenset[int], frozenset[int]]
-"""Numbers of the slices that a command declares to read, and to write."""
+"""Numbers of the slices that a command declares as read, and as written."""
 
 
 def _find_uses(command: HloInstruction, buffers: BufferAssignment, positions: Positions) -> _Uses:
@@ -149,7 +151,7 @@ def _find_uses(command: HloInstruction, buffers: BufferAssignment, positions: Po
 def _find_reached(
     commands: tuple[HloInstruction, ...], uses: list[_Uses], numbers: range, buffers: BufferAssignment, *, forward: bool
 ) -> frozenset[int]:
-    """Returns the numbers that a chain of conflicts leads to from the first, in this order."""
+    """Returns the numbers that a chain of conflicts reaches from the first one, in this order."""
     reached: set[int] = set()
     ids: set[int] = set()
     wanted: set[int] = set()

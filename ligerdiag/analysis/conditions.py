@@ -1,13 +1,12 @@
-"""Conditions under which a kernel call runs: branches and loops around it that may not run.
+"""Finds the conditions of a kernel call: branches and loops around it that may not run.
 
-What the program does always, and the schedule under a condition, may not happen: what depends on it is unknown. XLA keeps
-conditions, and removes some; it puts a call under no new one. So each condition around a call in the schedule is to be one
-of those around it in the program. It is, when
-  (1) both are loops, or both are conditionals with as many branches, and the call is in the same one of these; XLA may have
-      put a truth value (true: the first branch) in the place of an index (1: the second), or the other way round;
-  (2) the schedule's predicate depends on no argument on which the program's does not, and on one at least if that does.
-A loop that surely runs, a branch that is always taken, and a conditional that makes the call in each branch are no
-condition.
+If the program always makes a call and the schedule makes it under a condition, values that depend on it are unknown.
+XLA keeps conditions and removes some; it adds no new one around a call. So each condition around a call in the schedule
+must be one of those around it in the program. Two conditions are the same if both are loops, or both are conditionals
+with the same number of branches and the call in the same branch; XLA may replace an index by a predicate (true is the
+first branch, 1 the second) or the reverse. In addition, the schedule's predicate must depend only on arguments on which
+the program's does, and on at least one if that does. A loop that certainly runs, a branch that is always taken, and a
+conditional with the call in each branch are no conditions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,16 +36,16 @@ _WAYS = Through(
 )
 
 type Argument = tuple[int, ShapeIndex]
-"""Number of a parameter of the entry computation, and a place in it."""
+"""Number of a parameter of the entry computation, and an index into its shape."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """A conditional or loop on the way to a call, which may not lead there."""
+    """A conditional or loop around a call that may not run the call."""
 
     instruction: HloInstruction
     branches: frozenset[int]
-    """Numbers of the branches with the call; of a loop, none."""
+    """Numbers of the branches with the call; none for a loop."""
 
 
 def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
@@ -63,7 +62,7 @@ def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
 def find_conditional_writes(
     writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], optimized: HloModule
 ) -> frozenset[int]:
-    """Returns the indices of the hidden writes that the schedule makes under a condition that the program does not have."""
+    """Returns the indices of the hidden writes that the schedule makes under a condition that the program lacks."""
     inputs: dict[int, _Inputs] = {}
     found: set[int] = set()
     for write in writes:
@@ -85,7 +84,7 @@ def _drop_known(
     optimized: HloModule,
     inputs: "dict[int, _Inputs]",
 ) -> list[Condition]:
-    """Returns the conditions of the schedule that are none of the program's, each of which counts once."""
+    """Returns the conditions of the schedule that are not in the program, where each program condition counts once."""
     if not scheduled or program is optimized:
         return []
     left = list(written)
@@ -101,14 +100,14 @@ def _drop_known(
 
 
 def _is_everywhere(condition: Condition, added: Sequence[Sequence[Condition]]) -> bool:
-    """Returns whether the call stands in every branch of the conditional, under no other new condition."""
+    """Returns whether the call is in every branch of the conditional, under no other new condition."""
     alone = [one[0] for one in added if len(one) == 1]
     taken = {branch for one in alone if one.instruction is condition.instruction for branch in one.branches}
     return bool(condition.branches) and len(taken) == len(condition.instruction.called_computations)
 
 
 def _is_same(one: Condition, other: Condition, inputs: "_Inputs", of_other: "_Inputs") -> bool:
-    """Returns whether a condition of the schedule is that of the program, (1) and (2)."""
+    """Returns whether a condition of the schedule is that of the program."""
     a, b = one.instruction, other.instruction
     if a.opcode != b.opcode or len(a.called_computations) != len(b.called_computations):
         return False
@@ -119,7 +118,7 @@ def _is_same(one: Condition, other: Condition, inputs: "_Inputs", of_other: "_In
 
 
 def _translate(condition: Condition, like: HloInstruction) -> frozenset[int]:
-    """Returns the numbers of its branches in a conditional of that kind, (1)."""
+    """Returns the numbers of its branches in a conditional of the other kind."""
     own, others = (one.operands[0].shape.element_type == PRED for one in (condition.instruction, like))
     if own is others or len(like.called_computations) != 2:
         return condition.branches

@@ -1,4 +1,6 @@
-"""Input of every rule: both programs, their dependence sets, the verdicts and the evidence; also without the program."""
+"""Builds the input of every rule: both programs, their dependence sets, verdicts and evidence; also without the
+program.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -71,30 +73,31 @@ class Context(EvaluatedPair):
     optimized_calls: tuple[tuple[HloInstruction, CallEffects], ...] = ()
     """Every custom call of the optimized module."""
     contradictions: tuple[tuple[HloInstruction, Contradiction], ...] = ()
-    """What is declared of a custom call and is not so, with a call that shows it."""
+    """Declared effects of custom calls that are untrue, each with a call that shows it."""
     roundings: tuple[Rounding, ...] = ()
     accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
-    """HiddenWrite index to the reads around it, if no program says which value each of them means."""
+    """HiddenWrite index to the reads around it, if no program says which version each of them means."""
     refuted: frozenset[int] = frozenset()
-    """Ids of optimized instructions whose tags the operands contradict (see `belief`)."""
+    """Ids of optimized instructions whose tags contradict their operands (see `belief`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
-    """Tag of a kernel's custom call to the line that makes the call, as the trace knows it."""
+    """Tag of a kernel's custom call to the line that makes the call, according to the trace."""
     repeated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict[int, tuple[tuple[int, ...], ...]])
-    """Tag of a kernel's custom call to the numbers of operands that are one `Ref`, for each such `Ref`, as the trace knows
-    it."""
+    """Tag of a kernel's custom call to the numbers of operands that are one `Ref`, for each such `Ref`, according to
+    the trace.
+    """
     mixed_up: MixedUp | None = None
     lost_refs: tuple[LostRef, ...] = ()
-    """What JAX lost of the program before XLA got it."""
+    """Kernel calls and stores that JAX lost before XLA got the program."""
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX has parted from the writes before them, as the trace knows it."""
+    """Reads of Refs that JAX has separated from the writes before them, according to the trace."""
     shared: tuple[SharedBytes, ...] = ()
     """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
     derived: frozenset[str] = frozenset()
-    """Names of the outputs of a folded program of which program order does not give what is meant, see `find_derived`."""
+    """Outputs whose intended value differs from plain program order (derivatives, in a folded program)."""
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """The graph of the schedule's values; computed when first asked for, as the reads are."""
+        """The graph of the schedule's values; computed on first use, as the reads are."""
         return follow_writes(self)
 
     @cached_property
@@ -104,7 +107,7 @@ class Context(EvaluatedPair):
 
 
 def _list_fields(pair: EvaluatedPair) -> dict[str, Any]:
-    """Returns the fields of the pair, for a context that has them, too."""
+    """Returns the fields of the pair, which a context has too."""
     return {one.name: getattr(pair, one.name) for one in fields(pair)}
 
 
@@ -126,11 +129,10 @@ def compute_context(
 ) -> Context:
     """Runs every analysis on one compilation.
 
-    retagged: the source of both modules' tags, if it is not the compile worker. folded: `program` is not as written, but as
-    MLIR has folded it. belief: how far the tags of an optimized module from elsewhere are believed; it lacks those that
-    cannot be true. thunks and command_order: see `races`. is_assigned: the buffers are XLA's own assignment.
-    crossed_operands: operands of kernels around whose calls the program's order is not the author's: nothing that depends on
-    what is written there is decided.
+    retagged: the source of both modules' tags, if it is not the compile worker. folded: MLIR has folded `program`.
+    belief: how far to trust the tags of a foreign optimized module, which lacks the refuted ones. thunks and
+    command_order: see `races`. is_assigned: the buffers are XLA's own assignment. crossed_operands: operands of kernels
+    around whose calls the program's order is not the author's; nothing that depends on these writes is decided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
@@ -208,8 +210,9 @@ def _perform(writes: tuple[HiddenWrite, ...], actual: ActualWrite, optimized: Hl
 def _find_partitioned_carriers(
     program: HloModule, optimized: HloModule, carriers: Carriers, space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps instruction ids to the ORIG labels that may start there: the partitioner gives some of what it makes of an
-    operation no tag."""
+    """Maps instruction ids to the ORIG labels that may start there: the partitioner leaves some instructions without a
+    tag.
+    """
     lost = find_lost(optimized, carriers) if is_partitioned(program, optimized) else None
     if lost is None or not lost.paths:
         return {}
@@ -224,7 +227,7 @@ def _find_foreign_writes(
     effects_of: EffectsOf,
     broken: BrokenAliases,
 ) -> Iterator[HiddenWrite]:
-    """Yields the writes of calls that the program lacks: whether they are meant to be seen is not known."""
+    """Yields the writes of calls that the program lacks; nobody knows whether they are intended."""
     number = len(writes)
     for frames in matching.foreign:
         call = frames[-1].instruction
@@ -247,7 +250,7 @@ def compute_context_without_program(
     command_order: CommandOrder = CommandOrder.SCHEDULE,
     is_assigned: bool = True,
 ) -> Context:
-    """Returns the context of an optimized module alone; its `program` is that module, for the sake of source lines."""
+    """Returns the context of an optimized module alone; its `program` is that module, which has the source lines."""
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
     writes = find_hidden_writes(optimized, effects_of, lambda _, call: broken.find_in_schedule(call))

@@ -1,14 +1,14 @@
-"""Def-use chains: the readers of a value that a kernel overwrites, and of what that value was made from.
+"""Finds the readers of a value that a kernel overwrites, and of the value from which it was made.
 
-(1) A reader of the value is a scheduled instruction with an operand whose definition is that of the kernel's operand. Other
-    values that XLA keeps in the same bytes at other times do not count.
-(2) Where the kernel's operand was only moved or cast from another value (a gather, a transpose, a convert), the readers of
-    that value are readers of the source.
-(3) An operation that reads the value in the program, and that the schedule runs without reading either, computes it anew.
-(4) What holds the kernel (a fusion, a loop, a call) is not a reader; nor is what only waits for an asynchronous operation.
-(5) The operations of a reader that read: an instruction that is no fusion, itself; in a fusion, a use of the parameter is
-    followed through what only moves or casts the value, down to the first operation that computes. What moves it and is a
-    result of the fusion reads it, too: the fusion makes a copy.
+A reader of the value is a scheduled instruction with an operand of the same definition as the kernel's operand. Other
+values in the same bytes at other times do not count. If the kernel's operand was only moved or cast from another value
+(a gather, a transpose, a convert), that value's readers are readers of the source. An operation that reads the value in
+the program, and that the schedule runs without reading either, recomputes it. An instruction that contains the kernel
+(a fusion, a loop, a call) is no reader, nor is one that only waits for an asynchronous operation.
+
+The reading operations of a reader are the instruction itself, or, in a fusion, the first operations that compute from
+the parameter, behind others that only move or cast it. A moved value that the fusion returns is read too: the fusion
+makes a copy.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """Finds the operations that read this leaf of the reader's operand, (5), in the order of their computation."""
+    """Finds the operations that read this leaf of the reader's operand, in the order of their computation."""
     if reader.opcode != "fusion":
         return (reader,)
     fused = module.computations[reader.called_computations[0]]
@@ -63,14 +63,14 @@ def _follow(
 
 
 def _is_result(computation: HloComputation, value: HloInstruction) -> bool:
-    """Whether the fusion returns this value, under whatever name."""
+    """Returns whether the fusion returns this value, under any name."""
     return value is computation.root or any(
         user.opcode in NAMES and _is_result(computation, user) for user in computation.users[value.id]
     )
 
 
 def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
-    """Returns the opcodes by which the instruction only moves or casts its one operand; () if it computes something."""
+    """Returns the opcodes by which the instruction moves or casts its one operand; () if it computes something."""
     opcode = strip_phase(value.opcode)
     if opcode in MOVES:
         return (opcode,)
@@ -82,7 +82,8 @@ def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
 
 
 NO_READERS = having(Trait.LAUNCHES_NOTHING, Trait.CONTROL_FLOW) - having(Trait.FROM_NOTHING)
-"""Opcodes that read nothing themselves, and define nothing that a kernel could overwrite: a constant does."""
+"""Opcodes that read nothing themselves and define nothing that a kernel could overwrite; a constant defines something.
+"""
 _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
@@ -93,21 +94,23 @@ class Scheduled:
     instruction: HloInstruction
     home: HloComputation
     anchor: HloInstruction
-    """The instruction of `home` at whose place it runs: itself, or the start of the asynchronous computation around it."""
+    """The instruction of `home` that runs it: itself, or the start of the asynchronous computation around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Overwritten:
-    """A value that a kernel overwrites, on its way through the schedule."""
+    """A value that a kernel overwrites, with its path through the schedule."""
 
     kernel: HloInstruction
-    """The scheduled instruction that runs the kernel: its call, or the fusion that holds it."""
+    """The scheduled instruction that runs the kernel: its call, or the fusion around it."""
     around: frozenset[int]
-    """Ids of the kernel's call and of what holds it, (4)."""
+    """Ids of the kernel's call and of the instructions that contain it."""
     definition: Definition
     leaf: ShapeProto
     moves: Mapping[int, Definition]
-    """Ids of the instructions that only move the value on its way to the kernel, the last first, and what they move, (2)."""
+    """Ids of the instructions that only move the value on its way to the kernel, the last first, to the value they
+    move.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -117,10 +120,10 @@ class ValueRead:
     scheduled: Scheduled
     operand: int
     index: ShapeIndex
-    """Which leaf of the operand."""
+    """The leaf of the operand."""
     origin: Origin
     operations: tuple[HloInstruction, ...]
-    """The operations that read, (5)."""
+    """The operations that read."""
 
 
 type _Use = tuple[int, int, Scheduled, ShapeIndex]
@@ -177,7 +180,7 @@ class ValueReaders:
         )
 
     def find_reads(self, overwritten: Overwritten) -> Iterator[ValueRead]:
-        """Finds the readers of (1) and (2), in the order of the schedule."""
+        """Finds the readers of the value and of its sources, in the order of the schedule."""
         skipped = overwritten.around | overwritten.moves.keys()
         found = [
             (at, Origin.VALUE if definition == overwritten.definition else Origin.SOURCE)
@@ -197,7 +200,7 @@ class ValueReaders:
     def find_recomputing(
         self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
     ) -> Iterator[tuple[Scheduled, Sighting]]:
-        """Finds the operations of (3). known: ids of the readers that `find_reads` has found."""
+        """Finds the operations that recompute the value. known: ids of the readers that `find_reads` has found."""
         tagged, sightings = self.context.intended.tagged, self.context.actual.sightings
         if not tagged:
             return
@@ -229,7 +232,7 @@ class ValueReaders:
         return self._uses
 
     def _find_program_uses(self) -> Mapping[TagPath, list[tuple[int, TagPath]]]:
-        """Maps each operation of the program to those that read it, with their places in program order."""
+        """Maps each operation of the program to the operations that read it, with their positions in program order."""
         if self._program_uses is None:
             found: defaultdict[TagPath, list[tuple[int, TagPath]]] = defaultdict(list)
             for position, (path, operation) in enumerate(self.context.intended.tagged.items()):

@@ -1,4 +1,4 @@
-"""Which outputs of the program depend on what a kernel call leaves in one of its buffers, by what each kernel reads."""
+"""Finds the outputs of the program that depend on a buffer of a kernel call, given what each kernel reads."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,9 +19,9 @@ def find_dependents(
     leaves: Iterable[ShapeIndex],
     operands: Sequence[int] = (),
 ) -> Reach:
-    """Returns what depends on these leaves of a call's result, and on what the call leaves in these operands.
+    """Returns everything that depends on these leaves of a call's result, and on these operands after the call.
 
-    module: the one of the call, the context's program or its optimized module.
+    module: the call's module, which is the context's program or its optimized module.
     """
     calls = context.optimized_calls if module is context.optimized else context.calls
     effects = {one.id: found for one, found in calls}

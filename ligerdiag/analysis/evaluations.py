@@ -1,4 +1,4 @@
-"""Both evaluations of one compilation, and the means to evaluate either program once more."""
+"""Holds both evaluations of one compilation, and evaluates either program again with marks."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,24 +26,24 @@ from ligerdiag.hlo.roundings import find_rounding_pairs
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rounding:
-    """A workaround that orders and rounds: something is added to an overwritten value, and subtracted again."""
+    """A workaround that orders and rounds: a term is added to an overwritten value, and subtracted again."""
 
     write: HiddenWrite
     addition: HloInstruction
     subtraction: HloInstruction
     term: HloInstruction
-    """What is added and subtracted."""
+    """The term."""
     path: TagPath
-    """Of the subtraction."""
+    """Tag path of the subtraction."""
     outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluatedPair:
-    """The program in its own order, the schedule in its own, and the dependence sets of both."""
+    """The program and the schedule, each in its own order, with the dependence sets of both."""
 
     program: HloModule
-    """The unoptimized module; the optimized one where there is no other."""
+    """The unoptimized module; the optimized one if there is no other."""
     optimized: HloModule
     buffers: BufferAssignment
     positions: Positions
@@ -53,11 +53,11 @@ class EvaluatedPair:
     space: LabelSpace
     """The layout of all these sets."""
     intended: Intended
-    """The evaluation in program order; empty where there is no program."""
+    """The evaluation in program order; empty if there is no program."""
     actual: Actual
     """The evaluation in schedule order."""
     concurrency: Concurrency = field(default_factory=Concurrency)
-    """Reads that run while a kernel overwrites what they read."""
+    """Reads that run while a kernel overwrites the bytes they read."""
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
@@ -71,8 +71,7 @@ class EvaluatedPair:
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Indices of the hidden writes of which it is not known which memory they hit, or what reads them on purpose, or
-        whether they happen."""
+        """Indices of the hidden writes whose memory, intended readers, or execution are unknown."""
         unplaced = frozenset(write.index for write in self.matching.unplaced)
         return unplaced | self.matching.ambiguous | self.matching.crossed | self.matching.conditional
 
@@ -83,14 +82,14 @@ class EvaluatedPair:
 
 @dataclass(frozen=True, eq=False)
 class Evaluations:
-    """Evaluates either program, as often as needed."""
+    """Evaluates either program as often as needed."""
 
     program: HloModule
     optimized: HloModule
     fusions: FusionSummaries
     """Of the optimized module."""
     writes: tuple[HiddenWrite, ...]
-    """Two that XLA makes one (`Matching.same`) have one index."""
+    """Two writes that XLA merges (`Matching.same`) have one index."""
     space: LabelSpace
     carriers: Carriers
     effects_of: EffectsOf
@@ -98,14 +97,14 @@ class Evaluations:
     retagged: Retagged | None = None
     """The source of the tags if they are not the compile worker's."""
     folded: bool = False
-    """The program is not as written, but as MLIR has folded it."""
+    """MLIR has folded the program."""
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id in the optimized module to the ORIG labels that start there."""
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """See `find_unrelated`."""
     direct: bool = False
-    """What is asked is whose bytes a value is, see `labels.transfer_call`."""
+    """The evaluation is about the bytes of values, see `labels.transfer_call`."""
 
     @cached_property
     def unordered(self) -> UnorderedReads:
@@ -115,7 +114,7 @@ class Evaluations:
         )
 
     def is_own(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Whether an instruction of the optimized module surely is the author's operation or a clone of it."""
+        """Returns whether an instruction of the optimized module certainly is the author's operation or a clone of it."""
         if self.retagged is None:
             return is_named_after(path, instruction)
         return self.retagged.descents.get(instruction.id) is Descent.OWN
@@ -123,18 +122,18 @@ class Evaluations:
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
-        """Runs both programs, with marks on what these operations and instructions compute."""
+        """Runs both programs, with marks on these operations and instructions."""
         return self.run_intended(operations), self.run_actual(frozenset(), instructions, sights=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
-        """Runs the program as written; with marks, for its outputs alone."""
+        """Runs the program as written; with marks, only for its outputs."""
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(
             *arguments, marked=marked, folded=self.folded, records=marked is None, direct=self.direct
         )
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
-        """Returns for each output whether it depends on one of these operations by a way on which nothing is decided."""
+        """Returns for each output whether it depends on one of these operations on a path without a decision."""
         mark = self.space.mark("undecided")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         marked = dict.fromkeys(paths, mark)
@@ -142,9 +141,9 @@ class Evaluations:
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_derived(self, intended: Intended, names: tuple[str, ...]) -> frozenset[str]:
-        """Returns the outputs that mean, by what autodiff derived them from, another value than program order gives them.
+        """Returns the outputs that autodiff derived from another version than program order gives them.
 
-        intended: the program as written, which was run before.
+        intended: an earlier evaluation of the program as written.
         """
         if not intended.reads_before:
             return frozenset()
@@ -154,8 +153,11 @@ class Evaluations:
         return frozenset(name for name, labels in zip(names, marked.outputs, strict=True) if labels & mark)
 
     def find_apart(self) -> tuple[Labels, tuple[Labels, ...]]:
-        """Returns the hidden writes, a bit each, that leave rows alone, and for each output those of them that overwrite
-        other rows than it is computed from, by the program and by the schedule; () if the rows are not followed."""
+        """Returns (writes that cover only part of their operand; per output, those whose rows it does not use), by
+        program and schedule.
+
+        Empty if rows are not tracked.
+        """
         if self.retagged is not None or self.folded or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
         placed = [w for w in self.matching.actual if len(w.slices) == 1 and not w.partial and w.region is None]
@@ -180,7 +182,7 @@ class Evaluations:
         )
 
     def _list_lucky(self, labels: Labels) -> Labels:
-        """Returns the hidden writes, a bit each, that nothing orders with some read that the set depends on."""
+        """Returns the hidden writes, a bit each, that nothing orders with some read on which the set depends."""
         return self.space.bits_of({one.write for one in self.space.marks_in(labels) if isinstance(one, LuckyRead)})
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
@@ -199,7 +201,9 @@ class Evaluations:
     def run_actual(
         self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, sights: bool = True
     ) -> Actual:
-        """Runs the schedule. wanted: operations to sight even if they depend on no write. sights: whether to sight any."""
+        """Runs the schedule. wanted: operations to sight even if they depend on no write. sights: record sightings at
+        all.
+        """
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(
             module=self.optimized,
@@ -240,7 +244,7 @@ def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) ->
 
 
 def _list_untouched(labels: Labels, space: LabelSpace) -> Labels:
-    """All ORIG labels of the writes that a set has no label of."""
+    """Returns all ORIG labels of the writes without a label in the set."""
     originals = 0
     for write in range(space.writes):
         if not labels & (space.all_fresh(write) | space.all_original(write)):
@@ -249,7 +253,7 @@ def _list_untouched(labels: Labels, space: LabelSpace) -> Labels:
 
 
 def _find_rows(call: HloInstruction, write: HiddenWrite, effects_of: EffectsOf) -> ArrayRegion | None:
-    """Returns the rows of its operand that the call overwrites at most; None if that may be all."""
+    """Returns the rows of its operand that the call may overwrite; None if it may overwrite all."""
     uses = effects_of(call).operand_uses
     span = (
         uses[write.operand].span if write.operand < len(uses) and not write.unknown and write.output is None else None
@@ -261,7 +265,9 @@ _WAYS = Through(tuples=True, calls=True, branches=True, loop_entry=True, argumen
 
 
 def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
-    """Returns whether the operand is what was computed, and no bitcast: rows of a transposed array are not the array's."""
+    """Returns whether the operand is the computed value, and no bitcast: rows of a transposed array are not the
+    array's.
+    """
     value = write.call.operands[operand]
     for outer in reversed(write.frames[:-1]):
         if outer.instruction.opcode != "fusion":
@@ -273,10 +279,10 @@ def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
-    """Whether the instruction's name holds the operation's tag.
+    """Returns whether the instruction's name contains the operation's tag.
 
-    XLA names an instruction after its op_name when it comes from the program, so the tag is in the name of the operation
-    itself and of its clones, and not in that of an instruction that a pass has made.
+    XLA names an instruction that comes from the program after its op_name, so the tag is in the names of the operation
+    and of its clones, and not in that of an instruction that a pass has made.
     """
     sought, name = f"ld{path[-1]}", instruction.name
     at = name.find(sought)

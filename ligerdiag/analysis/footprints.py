@@ -1,14 +1,13 @@
-"""Footprints: which parameters of the program, and results of which kernels, a value is computed from, as XLA sees it.
+"""Computes footprints: the parameters, and the results of kernels, from which a value is computed as XLA sees it.
 
-XLA keeps what each value is, and knows of no hidden write: whatever it makes of an operation is computed from no other
-parameter than the operation was. A name in a module may be wrong, the operands are the program; so a footprint says where
-a name cannot be true.
+XLA preserves the dependences that it can see: anything it makes of an operation is computed from the same parameters,
+or fewer. A name in a module may be wrong, but the operands are the program, so a footprint shows where a name cannot be
+true.
 
-(1) A parameter of the entry computation is its own; the result of a custom call has its kernel (target and payload) and
-    what its operands have.
-(2) Every other value has what its operands have, and a constant has nothing.
-(3) The elements of a tuple are told apart; the calls of one computation are not.
-(4) A loop's state has what any iteration leaves there, and what the loop's condition has.
+A parameter of the entry computation is its own footprint; the result of a custom call has its kernel (target and
+payload) and its operands' footprints. Every other value has the footprints of its operands, and a constant has none.
+Elements of a tuple are separate; calls of one computation are not. A loop's state has the footprints of every iteration
+and of the loop's condition.
 """
 
 from collections.abc import Mapping
@@ -36,7 +35,7 @@ type _Leaves = list[Footprint]
 
 
 def number_kernels(program: HloModule) -> Kernels:
-    """Numbers the kernels that the program calls; what XLA calls besides is one of its own ways to compute something."""
+    """Numbers the kernels that the program calls; XLA's other calls are ways to compute an operation."""
     found: dict[tuple[str, bytes], int] = {}
     for _, call in program.iterate_custom_calls():
         found.setdefault(call.kernel, len(found))
@@ -44,7 +43,7 @@ def number_kernels(program: HloModule) -> Kernels:
 
 
 def compute_footprints(module: HloModule, kernels: Kernels) -> Mapping[int, Footprint]:
-    """Maps each instruction that can be reached from the entry to the footprint of its whole result."""
+    """Maps each instruction that is reachable from the entry to the footprint of its whole result."""
     evaluation = _Evaluation(module, kernels)
     evaluation.run_entry()
     return {identity: unite(leaves) for identity, leaves in evaluation.values.items()}
@@ -147,7 +146,7 @@ class _Evaluation:
 
 
 def _takes_one_by_one(instruction: HloInstruction) -> bool:
-    """Whether each of its results is made of one operand alone, as where collectives were combined."""
+    """Returns whether each of its results depends on one operand alone, as for combined collectives."""
     if instruction.opcode == "custom-call":
         return is_shard_edge(instruction)
     return instruction.opcode in _OPERANDWISE and _count_leaves(instruction) % len(instruction.operands) == 0

@@ -1,25 +1,27 @@
-"""What JAX lost of a program between the trace and XLA: outputs that need what a kernel leaves in a Ref, and do not get it.
+"""Finds writes to Refs that JAX lost between the trace and XLA: outputs that need a kernel's result in a Ref, and do
+not get it.
 
-Compares the program as written, in which a Ref is a value and a kernel call returns what it leaves (see
-`compile.lowering.refs`), with the program that JAX gives to XLA. Both are evaluated in program order, with the labels of
-`labels`; each output of a kernel call that is declared to be one of its operands counts as a write.
+The program as written, in which a Ref is a value and a kernel call returns its new value (see `compile.lowering.refs`),
+is compared with the program that JAX gives to XLA. Both are evaluated in program order, with the labels of `labels`;
+each output of a kernel call that is declared to alias an operand counts as a write.
 
-  (1) Calls are the same if they are one call of the user's code, whichever function JAX has put it in: a value that is saved
-      in one program and computed again in the other has the same set. Iterations are not told apart, then; they are, where
-      both programs have the same operations for the call.
-  (2) Operations are the same if their tags, opcodes and lines are, and are compared operand by operand. One is *stale* about
-      a call if an operand lacks FRESH, or has FRESH as it should and ORIG as it should not; *clobbered* if one has a FRESH
-      too many. A call that overwrites all of its operand, and reads none of it, hides what earlier iterations left there.
-  (3) Outputs are wrong that depend on a wrong operation, also by way of what a kernel overwrites in hiding, or whose own
-      sets differ so.
-  (4) A difference alone accuses nobody. For the derivative of a conditional JAX saves values of several branches in one
-      place, and may choose others in the two programs; and a kernel call whose results nobody needs may be in one of them
-      only. A call, or a store, is *lost* if the trace knows what JAX did to its Ref. It is *unexplained*, and outputs are
-      unknown, if the trace knows that of another one only, or if XLA gets fewer operations for the call, and an output
-      depends on one that it does not get. Otherwise JAX has moved nothing, and nothing is lost.
-A store that no kernel makes counts, too, where the worker has marked it: there is a mark in the place of FRESH, and no ORIG.
-One into a Ref that all iterations share, where each meant its own, makes clobbered what depends on it.
-Not seen: a Ref whose reads and writes JAX has parted before they are in a function of their own.
+- Calls are the same if they are one call of the user's code, in whichever function JAX has put it: a value that is
+  saved in one program and recomputed in the other has the same set. Iterations are told apart only if both programs
+  have the same operations for the call.
+- Operations are the same if their tags, opcodes and lines are, and are compared operand by operand. One is *stale*
+  about a call if an operand lacks FRESH, or has ORIG beside FRESH and should not; *clobbered* if one has FRESH and
+  should not. A call that overwrites all of its operand, and reads none of it, hides earlier iterations' values.
+- An output is wrong if it depends on a wrong operation, also through a hidden write, or if its own sets differ in this
+  way.
+- A difference alone accuses nobody. For the derivative of a conditional JAX saves values of several branches in one
+  place, and may choose others in the two programs; and a kernel call whose results nobody needs may be in one of them
+  only. A call, or a store, is *lost* if the trace knows what JAX did to its Ref. It is *unexplained*, and outputs are
+  unknown, if the trace knows that only of another one, or if XLA gets fewer operations for the call and an output
+  depends on one that it does not get. Otherwise JAX has moved nothing, and nothing is lost.
+
+A store that no kernel makes counts too, if the worker has marked it: a mark takes the role of FRESH, and there is no
+ORIG. A store into one Ref of all iterations, where each iteration means its own, makes values that depend on it
+clobbered. Not modelled: a Ref whose reads and writes JAX separates before they are in a function of their own.
 """
 
 from collections import defaultdict
@@ -58,28 +60,28 @@ _NOT_COMPUTED = having(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LostRef:
-    """A kernel call whose work on a Ref some outputs need, and do not see as they should."""
+    """A kernel call whose write to a Ref does not reach some outputs that need it."""
 
     kernel: str
-    """The kernel's function name; empty for a store that no kernel makes."""
+    """The kernel's function name; empty for a store without a kernel."""
     call: str
     """Its name in the trace; empty where it has none."""
     source: SourceLine | None
     """The line of a store; None for a kernel call."""
     tags: tuple[int, ...]
-    """Its operations in the program as written."""
+    """The call's operations in the program as written."""
     verdict: Verdict
-    """Stale or clobbered; unknown where it is unexplained, by (4)."""
+    """Stale or clobbered; unknown if it is unexplained."""
     outputs: tuple[str, ...]
     reader: HloInstruction | None
-    """The first operation of the program as written that is wrong; None where only outputs are."""
+    """The first wrong operation of the program as written; None if only outputs are wrong."""
 
     def find_moves(self, moves: Sequence[MovedRef]) -> tuple[MovedRef, ...]:
-        """Returns those of the moves that are of this call or store."""
+        """Returns the moves of this call or store."""
         return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
-        """Returns whether JAX has dropped the call where it runs the function around it again, and not moved a read."""
+        """Returns whether JAX drops the call where it reruns the function around it, and has not moved a read."""
         return {move.kind for move in self.find_moves(moves)} == {RefMove.DROPPED}
 
 
@@ -93,10 +95,10 @@ def find_lost_refs(
     stores: Sequence[RefStore] = (),
     moves: Sequence[MovedRef] = (),
 ) -> tuple[LostRef, ...]:
-    """Returns each call and store of which something is lost, or unexplained.
+    """Returns each call and store that is lost or unexplained.
 
-    call_names: tag of a kernel's custom call to its name in the trace. stores: those that the worker has marked. moves: what
-    the trace knows of what JAX did to Refs.
+    call_names: tag of a kernel's custom call to its name in the trace. stores: those that the worker has marked. moves:
+    what JAX did to Refs, according to the trace.
     """
     numbers: dict[tuple[str | TagPath, int], int] = {}
     writes = tuple(_find_writes(program, effects_of, call_names, numbers))
@@ -161,7 +163,7 @@ def find_lost_refs(
 
 
 def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
-    """Leaves out unexplained calls whose outputs all miss one that is lost: what they return is stored in a Ref, say."""
+    """Drops unexplained calls whose outputs all miss a lost one: their results may be stored in a Ref, for example."""
     known = {name for one in found if one.verdict is not Verdict.UNKNOWN for name in one.outputs}
     return tuple(one for one in found if one.verdict is not Verdict.UNKNOWN or not known.issuperset(one.outputs))
 
@@ -169,7 +171,7 @@ def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
 def _find_gone(
     writes: Sequence[HiddenWrite], others: Sequence[HiddenWrite]
 ) -> Mapping[TagPath, tuple[tuple[int, Verdict], ...]]:
-    """Maps the tag paths of operations that XLA did not get to their writes, of calls for which it got fewer."""
+    """Maps the tag paths of operations that XLA did not get to their writes, for calls for which it got fewer."""
     ours, theirs = (defaultdict[int, set[TagPath]](set) for _ in range(2))
     for side, found in ((ours, writes), (theirs, others)):
         for write in found:
@@ -183,10 +185,10 @@ def _find_gone(
 
 
 def _list_lines(module: HloModule) -> dict[int, tuple[str, int] | None]:
-    """Maps the tag of each operation that computes to the user's line that it comes from.
+    """Maps the tag of each operation that computes to the user's line from which it comes.
 
-    Those that only put elements elsewhere are left out: JAX makes them as well, to hand on what it saves in a loop, and one
-    is like another.
+    Operations that only move elements are left out: JAX also makes them to store a loop's residuals, and they all look
+    alike.
     """
     found: dict[int, tuple[str, int] | None] = {}
     for one in module.instructions:
@@ -211,7 +213,7 @@ class _Side:
     space: LabelSpace
 
     def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
-        """Returns its dependence sets, with a mark for each of the stores."""
+        """Returns its dependence sets, with a mark for each store."""
         found = self._evaluate({})
         if not stores:
             return found
@@ -219,7 +221,7 @@ class _Side:
         return self._evaluate({(*place, one.tag): self.space.mark(one.name) for one in stores for place in places})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns for each output what the operations that it depends on are wrong about."""
+        """Returns for each output the errors of the operations on which it depends."""
         marks = {one: self.space.mark((_WRONG, one)) for found in wrong.values() for one in found}
         outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
         return tuple(tuple(one for one, mark in marks.items() if labels & mark) for labels in outputs)
@@ -227,7 +229,7 @@ class _Side:
     def follow_behind(
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns the same of what outputs depend on only by way of hidden writes."""
+        """Returns the same for operations on which outputs depend only through hidden writes."""
         every = replace(self, writes=(*self.writes, *hidden))
         pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)
         return tuple(tuple(one for one in found if one not in known) for found, known in pairs)
@@ -246,7 +248,7 @@ def _find_writes(
     call_names: Mapping[int, str],
     numbers: dict[tuple[str | TagPath, int], int],
 ) -> Iterator[HiddenWrite]:
-    """Yields a write for each operand that an output of a call is declared to be; adds to `numbers`."""
+    """Yields a write for each operand that an output of a call aliases; adds to `numbers`."""
     for frames, call in iterate_kernel_calls(module):
         path = tag_path_of(module, frames)
         for operand, output in sorted(call.operand_output_aliases.items()):
@@ -259,7 +261,9 @@ def _find_writes(
 def _join_carriers(
     program: HloModule, lowered: HloModule, ours: Carriers, theirs: Carriers
 ) -> tuple[Carriers, Carriers]:
-    """Returns the carriers of both modules: each operation that carries in one, and that both have, carries in both."""
+    """Returns the carriers of both modules: an operation that both modules have and that carries in one carries in
+    both.
+    """
     paths: dict[TagPath, dict[int, HloInstruction]] = {}
     for carriers in (ours, theirs):
         for path, found in carriers.paths.items():
@@ -303,7 +307,7 @@ def _list_operations(
 def _find_comparable(
     writes: tuple[HiddenWrite, ...], others: tuple[HiddenWrite, ...], effects_of: EffectsOf
 ) -> frozenset[int]:
-    """Returns the numbers of the writes whose iterations can be compared, by (1) and (2)."""
+    """Returns the numbers of the writes whose iterations can be compared."""
     ours, theirs = defaultdict[int, set[tuple[TagPath, int]]](set), defaultdict[int, set[tuple[TagPath, int]]](set)
     hiding: set[int] = set()
     for side, found in ((ours, writes), (theirs, others)):
@@ -329,10 +333,10 @@ class _Comparison:
     stores: Mapping[str, Labels]
     """Names of stores to their marks."""
     shared: frozenset[str]
-    """Names of those into a Ref that iterations share."""
+    """Names of the stores into one Ref of all iterations."""
 
     def compare_operations(self, meant: TaggedSet, got: TaggedSet, unread: Collection[int]) -> tuple[_Wrong, ...]:
-        """Returns what is wrong about an operation. unread: operands that a kernel call overwrites, and does not read."""
+        """Returns the errors of an operation. unread: operands that a kernel call overwrites, and does not read."""
         if meant.opcode != got.opcode:
             return ()
         if meant.edges and len(meant.edges) == len(got.edges):
@@ -343,7 +347,7 @@ class _Comparison:
         return tuple(dict.fromkeys(found for one, other in pairs for found in self.compare(one, other)))
 
     def compare(self, meant: Labels, got: Labels) -> tuple[_Wrong, ...]:
-        """Returns what is wrong about a value, by (2)."""
+        """Returns the errors of a value."""
         space = self.space
         missing = [(name, Verdict.STALE) for name, mark in self.stores.items() if meant & ~got & mark]
         added = [

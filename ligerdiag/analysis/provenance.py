@@ -1,18 +1,17 @@
-"""Provenance: tags for modules that the compile worker did not tag, worked out from the metadata that XLA keeps.
+"""Infers tags for modules that the compile worker did not tag, from the metadata that XLA keeps.
 
-XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with a
-slash, and appends the call's stack frames; what lacks either gets the call's. An *instance* is one operation by one path of
-calls: it has a tag path, and the op_name and chain of locations that its clones in the optimized module carry.
+XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with
+a slash, and appends the call's stack frames; an instruction that lacks either gets the call's. An *instance* is one
+operation by one path of calls: it has a tag path, and the op_name and chain of locations that its clones in the
+optimized module carry.
 
 The unoptimized module's operations are numbered in program order. An instruction of the optimized module is an instance
-when it has its op_name, its chain of source locations and its opcode. Where several instances have all three in common, the
-first of these that leaves some of them decides:
-  (1) the instruction's name continues that of the unoptimized instruction, `add.11.1` that of `add.11`: no name is given
-      to a second instruction of a module while its passes run;
-  (2) element type and dimensions are the same; then, as a partitioned module has smaller ones, element type and rank.
-Where a pass has joined two op_names with a semicolon, or has dropped the locations, the first op_name decides alone.
-What is left is *ambiguous*: it keeps its candidates under a tag of its own, a negative one; what depends on which of them it
-is, is not known (see `ambiguities`).
+with the same op_name, chain of source locations and opcode. If several instances match, first its name decides, if it
+continues that of an unoptimized instruction (`add.11.1` continues `add.11`: no two instructions get one name while a
+module's passes run); then element type and dimensions; then, since a partitioned module has smaller arrays, element
+type and rank. If a pass has joined two op_names with a semicolon, or has dropped the locations, the first op_name
+decides alone. If several instances remain, the instruction is *ambiguous*: it keeps its candidates under a negative tag
+of its own (see `ambiguities`).
 """
 
 from collections import defaultdict
@@ -47,15 +46,15 @@ class Instance:
     path: Final[TagPath]
     instruction: Final[HloInstruction]
     op_name: Final[str]
-    """As it stands once every call is inlined."""
+    """As it is after every call is inlined."""
     chain: Final[Chain]
 
 
 def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module with tag paths as the program has them: of calls alone, and the operation itself.
+    """Returns the optimized module with tag paths as in the program: of calls, and of the operation itself.
 
-    XLA makes a call of the branch that is chosen, of one of a conditional that becomes a select, or of the body of a loop
-    that runs once, and inlines it: the conditional's or the loop's op_name, and so its tag, stands before those inside.
+    XLA makes a call of the chosen branch, of a branch whose conditional becomes a select, or of the body of a loop that
+    runs once, and inlines it: the conditional's or loop's op_name, with its tag, then precedes those inside.
     """
     entered = {
         path[-1]
@@ -72,11 +71,11 @@ def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
 
 
 def number_operations(module: HloModule) -> dict[int, TagPath]:
-    """Gives each operation a tag, rising in program order, functions last; returns them by instruction id.
+    """Gives each operation a tag, increasing in program order, functions last; returns them by instruction id.
 
-    The ids of a module that was translated from StableHLO rise in the order of its operations; parameters and what is
-    constant come first. The list of instructions itself is a post order, which is not the program's. What the translation
-    made of one operation has one tag: the reshapes and broadcasts of a broadcast_in_dim follow each other.
+    The ids of a module that was translated from StableHLO increase in the order of its operations; parameters and
+    constants come first. The list of instructions itself is a post order, which is not the program's. Several
+    instructions for one operation have one tag: the reshapes and broadcasts of a broadcast_in_dim are consecutive.
     """
     numbering = _Numbering(module, [module.entry], {module.entry.id})
     for function in numbering.functions:  # grows meanwhile
@@ -162,10 +161,10 @@ _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
 
 
 class Descent(Enum):
-    """Whether an instruction of the optimized module is an operation of the author, going by its name."""
+    """Whether an instruction of the optimized module is an operation of the author, according to its name."""
 
     OWN = "own"
-    """It is, or is a clone of it."""
+    """It is the operation, or a clone of it."""
     MADE = "made"
     """A pass made it, and gave it an operation's metadata."""
     UNSURE = "unsure"
@@ -174,18 +173,18 @@ class Descent(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """Both modules with tags, and the ambiguous ones."""
+    """Both modules with tags, and the ambiguous tags."""
 
     program: HloModule
     optimized: HloModule
     ambiguous: Mapping[TagPath, tuple[TagPath, ...]] = field(default_factory=dict[TagPath, tuple[TagPath, ...]])
     """Negative tag of an optimized instruction to the tag paths of its candidates."""
     descents: Mapping[int, Descent] = field(default_factory=dict[int, Descent])
-    """Id of a tagged optimized instruction to where it comes from."""
+    """Id of a tagged optimized instruction to its origin."""
 
 
 def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:
-    """Computes tags for both modules. named: the optimized module was made from this very one, so names say something."""
+    """Computes tags for both modules. named: the optimized module was made from this very one, so names count."""
     frames = FrameNumbers()
     own = number_operations(program)
     entry = _Call(program.entry, (), "", 0)
@@ -222,7 +221,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
 
 
 class _Index:
-    """Instances by what their clones have in common with them."""
+    """Instances by the metadata that their clones share with them."""
 
     def __init__(self, instances: list[Instance], frames: FrameNumbers) -> None:
         self._frames = frames
@@ -269,7 +268,7 @@ class _Index:
     def narrow(
         self, instruction: HloInstruction, found: list[Instance], namesake: HloInstruction | None
     ) -> list[Instance]:
-        """Selects by (1) and (2), each instance once; keeps the answers, as many instructions ask the same."""
+        """Selects by name, then by shape, each instance once; caches the results, as many instructions have the same."""
         group = id(found)
         if group not in self._by_instruction:
             by_instruction: defaultdict[int, list[Instance]] = defaultdict(list)
@@ -288,7 +287,7 @@ class _Index:
 
 
 def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[Instance]:
-    """Selects by (2)."""
+    """Selects by element type and dimensions, else by element type and rank."""
     if is_tuple(instruction.shape):
         return found
     kind, dimensions = instruction.shape.element_type, list(instruction.shape.dimensions)

@@ -1,16 +1,18 @@
-"""Races: reads of the bytes that a kernel overwrites with no order between the two, not even the schedule's.
+"""Finds races: reads of bytes that a kernel overwrites without any order between the two, not even the schedule's.
 
-(1) What stands between a start and its done may run while the operation is in flight, on a stream of its own. XLA orders
-    nothing there: it believes that the kernel only reads its operand, and two reads may overlap.
-      - The operation is in flight while the kernel runs, and touches bytes that the kernel overwrites.
-      - The kernel itself is in flight, as part of an asynchronous computation, while another instruction reads them.
-    A call, loop or branch around the kernel is as good as the kernel, on every level of the nesting.
-(2) A start without a done in its computation is in flight to the computation's end.
-(3) A collective that XLA has made synchronous (`is_sync`) is not in flight.
-(4) Commands of one command buffer may run at the same time, too, if it keeps no order but the declared one
-    (`command_buffers`). In the order of the schedule, XLA's default, command buffers add no race.
-(5) Two instructions on one stream are ordered, and so are a kernel and one that is launched before it has ended
-    (programmatic dependent launch): that one waits before its first load.
+Instructions between a start and its done may run while the operation is in flight, on its own stream. XLA orders
+nothing there: it believes that the kernel only reads its operand, and two reads may overlap. Either the operation is in
+flight while the kernel runs, and touches bytes that the kernel overwrites; or the kernel itself is in flight, in an
+asynchronous computation, while another instruction reads them. A call, loop or branch around the kernel counts as the
+kernel, at every level of the nesting.
+
+- A start without a done in its computation is in flight to the computation's end.
+- A collective that XLA has made synchronous (`is_sync`) is not in flight.
+- Commands of one command buffer may run at the same time too, if it keeps only the declared order (`command_buffers`).
+  In the schedule's order, XLA's default, command buffers add no race.
+- Two instructions on one stream are ordered, and so are a kernel and one that is launched before it has ended
+  (programmatic dependent launch): that one waits before its first load.
+
 If a command of a command buffer cannot be matched to an instruction, a coverage note says so, and no race is reported.
 """
 
@@ -31,7 +33,7 @@ from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 _STARTS = having(Trait.START, Trait.PEER_TO_PEER)
 _DONES = having(Trait.DONE)
 _PASSES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-"""Opcodes that may stand between a start and its done, along the first operand."""
+"""Opcodes that may come between a start and its done, along the first operand."""
 _READS_NOTHING = having(Trait.LAUNCHES_NOTHING, Trait.UPDATE, Trait.DONE)
 _SYNCHRONOUS = b'"is_sync":true'
 
@@ -46,17 +48,17 @@ class RaceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RacedRead:
-    """Key of a mark: `reader` may see any part of what the hidden write overwrites, old or new."""
+    """Key of a mark: `reader` may see any part of the overwritten bytes, old or new."""
 
     write: int
     """HiddenWrite index."""
     reader: int
-    """Id of the scheduled instruction that reads; of its start, where it has one."""
+    """Id of the scheduled instruction that reads, or of its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Race:
-    """One hidden write and one reader that nothing keeps apart."""
+    """One hidden write and one reader that nothing orders."""
 
     write: int
     """HiddenWrite index."""
@@ -65,7 +67,7 @@ class Race:
     """The instruction that runs the kernel, in the reader's computation."""
     reader: HloInstruction
     start: HloInstruction | None
-    """Of what is in flight; None in a command buffer."""
+    """Start of the operation in flight; None in a command buffer."""
     done: HloInstruction | None
 
     @property
@@ -84,7 +86,7 @@ class AsyncSpan:
 
 
 def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
-    """Finds the asynchronous operations that are started in this computation."""
+    """Finds the asynchronous operations that start in this computation."""
     sequence = computation.sequence
     started: dict[int, int] = {}
     """Id of a start, or of what passes it on, to the start's position."""
@@ -112,7 +114,7 @@ def find_races(
     positions: Positions,
     command_buffers: tuple[CommandBuffer, ...] = (),
 ) -> tuple[Race, ...]:
-    """Finds every race about these writes. command_buffers: those that keep no order but the declared one."""
+    """Finds every race about these writes. command_buffers: those that keep only the declared order."""
     search = _Search(buffers, positions, command_buffers)
     found: dict[RacedRead, Race] = {}
     for write in writes:
@@ -171,7 +173,7 @@ class _Search:
 
 
 def mark_races(races: tuple[Race, ...], space: LabelSpace) -> tuple[Mapping[int, Labels], Mapping[int, Labels]]:
-    """Maps instruction ids to the marks of their results: of the starts of what is in flight, and of other readers."""
+    """Maps instruction ids to marks for their results: starts of operations in flight, and other readers."""
     in_flight: dict[int, Labels] = {}
     others: dict[int, Labels] = {}
     for race in races:
@@ -199,7 +201,7 @@ class Concurrency:
 
     races: tuple[Race, ...] = ()
     notes: tuple[str, ...] = ()
-    """Coverage notes: what is not modelled."""
+    """Coverage notes: omissions of the model."""
 
 
 def find_concurrency(
@@ -211,7 +213,7 @@ def find_concurrency(
     thunks: ThunkSequence | None,
     command_order: CommandOrder,
 ) -> Concurrency:
-    """Finds the races about these writes. thunks: of this module; None if there are none that can be read."""
+    """Finds the races about these writes. thunks: of this module; None if there are none that can be parsed."""
     if not writes:
         return Concurrency()
     command_buffers: tuple[CommandBuffer, ...] = ()

@@ -1,28 +1,30 @@
-"""Reaching definitions of a kernel's operand along its call path, and value numbers: which operations give one value.
+"""Finds the definitions of a kernel's operand along its call path, and value numbers: operations that compute one
+value.
 
-Reaching definitions (see `hlo.dataflow` for the steps):
-(1) `resolve_operand`: the one position whose value the operand is. A loop's parameter, an optimization barrier, a copy and
-    what a computation returns are values of their own.
-(2) `find_origins`: the operations that make the value, of which a loop or a conditional has several. Operations of (4) do
-    not count: XLA may let both share their bytes. An origin is an operation that computes, or a parameter of the entry
-    computation.
-(3) `find_scheduled_operand`: the value that the scheduled instruction around the kernel gets, where a fusion holds the
-    kernel. Inside of it the operand is an address in one of the fusion's operands, or in a slice of it.
+`hlo.dataflow` defines the steps of these walks.
 
-(4) `find_same_elements`: operations that give their operand's elements as they are, in the same number. XLA may make operand
-    and result one value, and a kernel that overwrites the one overwrites the other. They are copy, reshape, transpose,
-    bitcast; convert to the element type that it is of; x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0 with a constant, broadcast
-    or not; and what takes, updates, joins or adds up all elements of one array, as of a stack with one row: slice,
-    dynamic-slice, broadcast, concatenate, dynamic-update-slice, reduce from 0.
-(5) `number_values`: *twins* compute the same value, as common subexpression elimination sees it. One pass in dependency
-    order: two operations have one number when opcode, shape, attributes and the numbers of their operands are the same, in
-    either order where that does not matter.
-    Called computations are not compared: two reductions that differ in nothing else count as twins. An operation of (4)
-    by arithmetic, or a barrier that only the program as written has, is its operand.
-(6) `number_inlined`: the same of a computation and all that it calls, as XLA sees it once every `call` is inlined, and
-    every loop that runs once. `find_twins` has it by tags; operations of (4) are their operand there.
-(7) Ways meet in a conditional, whose result is that of one branch or of another, and in a loop whose body hands an element
-    of its state on in another element's place. Twins that meet so are one value to XLA, whichever way is taken.
+- `resolve_operand` returns the one position whose value the operand is. A loop's parameter, an optimization barrier, a
+  copy and a computation's result are values of their own.
+- `find_origins` returns the operations that make the value; a loop or a conditional may have several. Operations of
+  `find_same_elements` do not count, because XLA may let both share their bytes. An origin is an operation that
+  computes, or a parameter of the entry computation.
+- `find_scheduled_operand` returns the value that the scheduled instruction around the kernel gets, if a fusion contains
+  the kernel. Inside of the fusion the operand is an address in one of the fusion's operands, or in a slice of it.
+- `find_same_elements` finds operations that return their operand's elements unchanged, in the same number. XLA may make
+  operand and result one value, so that a kernel that overwrites one overwrites the other. They are copy, reshape,
+  transpose, bitcast; convert to the same element type; x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0 with a constant,
+  broadcast or not; and operations that take, update, join or add up all elements of one array, such as a stack with one
+  row: slice, dynamic-slice, broadcast, concatenate, dynamic-update-slice, reduce from 0.
+- `number_values` finds *twins*: operations with the same value, as common subexpression elimination sees it. One pass
+  in dependency order gives two operations one number if opcode, shape, attributes and the numbers of their operands are
+  equal, in either order for commutative ones. Called computations are not compared: two reductions that differ in
+  nothing else count as twins. An arithmetic operation that returns its operand's elements, and a barrier that only the
+  program as written has, have their operand's number.
+- `number_inlined` does this for a computation and all its callees, as XLA sees them after inlining every `call` and
+  every loop that runs once; any operation that returns its operand's elements has its operand's number. `find_twins`
+  has the result by tags.
+- Alternatives meet in a conditional, whose result is that of one branch or another, and in a loop whose body returns an
+  element of its state in another element's place. Twins that meet so are one value to XLA in every case.
 """
 
 from collections import defaultdict
@@ -46,7 +48,7 @@ _OF_WHOLE = {"slice": 0, "dynamic-slice": 0, "broadcast": 0, "concatenate": 0, "
 """Opcode to the number of the operand whose elements the result holds."""
 _ONE_SIDED = frozenset({"divide", "subtract"})
 _PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
-"""A bitcast may read the bits of one as those of another element type."""
+"""A bitcast may reinterpret bits as another element type."""
 _PRODUCTS = having(Trait.LIBRARY_CALL)
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
 _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
@@ -54,7 +56,7 @@ _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00"
 
 
 def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
-    """Returns the operand whose elements the instruction gives as they are, (4); None if it computes something."""
+    """Returns the operand whose elements the instruction returns unchanged; None if it computes something."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode in _FORMS and len(operands) == 1:
         return operands[0]
@@ -98,20 +100,20 @@ def _holds_only(literal: LiteralProto, number: float) -> bool:
 
 
 _SNAPSHOT = "ligerdiag_snapshot"
-"""Last part of the names of copies that only the program as written has, as added barriers."""
+"""Last part of the names of copies that only the program as written has, as with added barriers."""
 _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids")
 
 
 type CallPath = tuple[int, ...]
 """Ids of `call` instructions, and of loops that run once, outermost first."""
 type Ways = tuple[tuple[int, ...], ...]
-"""Of each element of a result the numbers of the values that it is, by one way and by another."""
+"""For each element of a result, the numbers of the values that it may be."""
 type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
-    """Maps instruction ids to the number of their value, (5): twins, and nothing else, share one."""
+    """Maps instruction ids to the number of their value: exactly twins share one."""
     known: _Known = {}
     numbers: dict[int, int] = {}
     for instruction in computation.instructions:
@@ -134,7 +136,7 @@ _COMMUTATIVE = having(Trait.COMMUTES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inlined:
-    """Where an instruction is once XLA has inlined all that it inlines, (6)."""
+    """The place of an instruction after XLA has inlined every call and every loop that runs once."""
 
     outer: tuple[int, ...]
     """Ids of the instructions that lead to the root, outermost first: loops, conditionals, and the calls around those."""
@@ -149,7 +151,7 @@ def _is_inlined(module: HloModule, caller: HloInstruction) -> bool:
 
 
 def find_inlined(module: HloModule, frames: Frames) -> Inlined:
-    """frames: the way to the instruction, itself last."""
+    """Returns the instruction's place after inlining. frames: its call path, ending with itself."""
     first = len(frames) - 1
     while first and _is_inlined(module, frames[first - 1].instruction):
         first -= 1
@@ -159,15 +161,15 @@ def find_inlined(module: HloModule, frames: Frames) -> Inlined:
 
 @dataclass(slots=True, eq=False)
 class _Numbering:
-    """Numbers the values of a computation and of all that is inlined into it, (6), and notes where ways meet, (7)."""
+    """Numbers the values of a computation and of everything inlined into it, and records where alternatives meet."""
 
     module: HloModule
     found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]] = field(
         default_factory=dict[CallPath, tuple[HloComputation, Mapping[int, int]]]
     )
-    """Call path from the computation to where it leads, and the numbers there."""
+    """Call path from the computation to the called one, and the numbers there."""
     confluences: dict[CallPath, Ways] = field(default_factory=dict[CallPath, Ways])
-    """Path to a loop or conditional, itself last, to the numbers of what meets there."""
+    """Path to a loop or conditional, including itself, to the numbers of the values that meet there."""
     _known: _Known = field(default_factory=dict[tuple[bytes, tuple[int, ...]], int])
 
     def number(
@@ -179,9 +181,9 @@ class _Numbering:
         *,
         is_inlined: bool = True,
     ) -> tuple[int, tuple[int, ...]]:
-        """Numbers a computation; returns the number of its result, and those of its elements where they are known.
+        """Numbers a computation; returns the number of its result, and those of its elements where known.
 
-        elements: number of a parameter to those of its elements, where they are known. is_inlined: False in a branch.
+        elements: number of a parameter to those of its elements, where known. is_inlined: False in a branch.
         """
         numbers: dict[int, int] = {}
         parts: dict[int, tuple[int, ...]] = {}
@@ -257,7 +259,7 @@ def _number_all(module: HloModule, computation: HloComputation) -> _Numbering:
 def number_inlined(
     module: HloModule, computation: HloComputation
 ) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
-    """Maps call paths from the computation to where they lead, and the numbers of the values there, (6)."""
+    """Maps call paths from the computation to the called ones, and the numbers of the values there."""
     return _number_all(module, computation).found
 
 
@@ -270,7 +272,7 @@ def _find_elements(
 
 
 def find_one_value(instruction: HloInstruction) -> HloInstruction | None:
-    """Returns the operand that the instruction is to XLA; None if it is a value of its own."""
+    """Returns the operand that equals the instruction for XLA; None if it is a value of its own."""
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
         return instruction.operands[0] if is_added_barrier(instruction) or name == _SNAPSHOT else None
@@ -281,19 +283,19 @@ def find_one_value(instruction: HloInstruction) -> HloInstruction | None:
 
 @dataclass(frozen=True, slots=True)
 class Twins:
-    """Value numbers of the program's operations: two with one number are one to XLA.
+    """Value numbers of the program's operations: two with one number are one value to XLA.
 
-    Tag paths are those from the computation on that everything is inlined into, such as a loop's body.
+    Tag paths begin at the computation into which everything is inlined, such as a loop's body.
     """
 
     numbers: Mapping[TagPath, tuple[int, int]]
     """Tag path to the id of that computation and the number of the value."""
     groups: Mapping[tuple[int, int], tuple[TagPath, ...]]
-    """The other way round."""
+    """The inverse of `numbers`."""
     operands: Mapping[TagPath, tuple[int, ...]]
-    """Tag path of an operation with operands that are twins to the numbers of all its operands."""
+    """Tag path of an operation with twin operands to the numbers of all its operands."""
     confluences: Mapping[TagPath, Ways]
-    """Tag path of a loop or conditional to the numbers of what meets there, (7)."""
+    """Tag path of a loop or conditional to the numbers of the values that meet there."""
     products: Mapping[TagPath, tuple[tuple[int, int], ...]]
     """Tag path of a product to the numbers of its operands, as in `numbers`."""
 
@@ -309,7 +311,7 @@ class Twins:
         return tuple([outer + other for other in self.groups[self.numbers[inner]] if other != inner])
 
     def are_one(self, one: TagPath, other: TagPath) -> bool:
-        """Whether two operations, by their tag paths, are one to XLA."""
+        """Returns whether two operations, by their tag paths, are one value to XLA."""
         if one == other:
             return True
         start, second = self._find_start(one), self._find_start(other)
@@ -318,7 +320,7 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields those of the operations that have operands which are twins."""
+        """Yields those of the operations that have twin operands."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 
@@ -328,7 +330,7 @@ class Twins:
         return () if start is None else self.operands.get(path[start:], ())
 
     def list_ways(self, path: TagPath) -> Ways:
-        """Returns the numbers of what meets in a loop or conditional."""
+        """Returns the numbers of the values that meet in a loop or conditional."""
         ways = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in ways if found), ())
 
@@ -365,7 +367,7 @@ def find_twins(program: HloModule) -> Twins:
 
 
 def _list_roots(program: HloModule) -> Iterator[HloComputation]:
-    """Yields the computations that are not only inlined into others."""
+    """Yields the computations that are not inlined into others."""
     for computation in program.computations.values():
         callers = program.callers.get(computation.id, ())
         if computation is program.entry or not all(_is_inlined(program, caller) for caller in callers):
@@ -373,7 +375,7 @@ def _list_roots(program: HloModule) -> Iterator[HloComputation]:
 
 
 def _is_settled(instruction: HloInstruction) -> bool:
-    """Whether a constant chooses between the operands."""
+    """Returns whether a constant chooses between the operands."""
     return instruction.opcode == "select" and look_through(instruction.operands[0], _PASSED).opcode == "constant"
 
 
@@ -402,11 +404,11 @@ _ADDRESSES = Through(bitcasts=True, barriers=True, tuples=True)
 _PART_OF = frozenset({"slice", "dynamic-slice"})
 
 type _Node = tuple[Frames, ShapeIndex]
-"""An instruction by its call path, and which leaf of its shape."""
+"""An instruction with its call path, and a leaf of its shape."""
 
 
 def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definition:
-    """Finds (1) for the operand of the last frame's instruction."""
+    """Returns the one position whose value the operand of the last frame's instruction is."""
     flow = Dataflow(module, _NAMES)
     position, outer = (frames[-1].instruction.operands[operand], ()), frames[:-1]
     while (source := next(flow.list_sources(*position, _list_callers(outer)), None)) is not None:
@@ -416,7 +418,7 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
-    """Finds (2): the call paths of the origins of the operand that is overwritten, each once."""
+    """Returns the call paths of the origins of the overwritten operand, each once."""
     outer, last = write.frames[:-1], write.frames[-1]
     flow = Dataflow(write.module, _MADE_FROM)
     pending: list[_Node] = [((*outer, Frame(last.computation, write.call.operands[write.operand])), ())]
@@ -436,7 +438,7 @@ def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
 
 
 def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterator[_Node]:
-    """Takes one step of (2), and yields the call paths of where it leads."""
+    """Takes one step toward the origins, and yields the call paths that it reaches."""
     outer, here = frames[:-1], frames[-1]
     sources = list(flow.list_sources(here.instruction, index, _list_callers(outer)))
     same = None if sources else find_same_elements(here.instruction)
@@ -450,7 +452,9 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """Finds (3), and whether the kernel gets a slice only; None if the operand is no address in the fusion's operands."""
+    """Returns the value that the scheduled instruction gets, and whether the kernel gets only a slice of it; None if
+    the operand is no address in the fusion's operands.
+    """
     flow = Dataflow(module, _ADDRESSES)
     (value, index), partial = (frames[-1].instruction.operands[operand], ()), False
     for outer in reversed(frames[:-1]):

@@ -1,12 +1,13 @@
-"""Branches that XLA has taken for one: gives the instructions of each the tags of its own operations.
+"""Gives the instructions of branches that XLA has deduplicated the tags of their own operations.
 
-Two branches of a conditional that compute the same from their arguments are one computation to XLA
-(xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both have the tags of the first. They get different
-arguments, and a kernel in them overwrites different values: `kernel(a, b)` in the one and `kernel(b, a)` in the other.
+XLA makes two branches of a conditional one computation if they compute the same from their arguments
+(xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first. Their
+arguments differ, and a kernel in them overwrites different values: `kernel(a, b)` in one and `kernel(b, a)` in the
+other.
 
-An instruction in branch k of the schedule whose tag is that of an operation in another branch of the program is the
-operation of branch k that stands at the same place in its order, if the two branches have the same operations in the same
-order. A conditional on a predicate has the branch of `true` first; one of two branches on a number that of `false`.
+An instruction in branch k of the schedule with the tag of an operation in another branch of the program is the
+operation of branch k at the same place in its order, if the two branches have the same operations in the same order. A
+conditional on a predicate has the branch of `true` first; one of two branches on a number has that of `false` first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ def _find_order(program: HloInstruction, optimized: HloInstruction) -> Sequence[
 
 
 def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int, int]:
-    """Returns the tags of other branches to those of this one at the same place."""
+    """Returns the tags of other branches to those of this branch at the same place."""
     own = {path[-1] for path, _ in operations[number]}
     renamed: dict[int, int] = {}
     for other in operations:
@@ -67,7 +68,7 @@ def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int
 
 
 def _list_operations(program: HloModule, callee: int) -> _Operations:
-    """Lists the operations of a branch, and of what it runs other than by a call."""
+    """Lists the operations of a branch, and of computations that it runs other than by a call."""
     return tuple(_iterate_operations(program, callee))
 
 

@@ -1,14 +1,17 @@
-"""The graph of a schedule's values in memory: which value is computed from which, from a kernel or a reader to the outputs.
+"""Builds the graph of a schedule's values in memory: which value is computed from which, from a kernel or reader to the
+outputs.
 
-A node is a Definition, one leaf of what one scheduled instruction computes; a step is the instruction that stands for it.
-(1) Names (bitcasts, tuples, parameters of calls) are followed to the definition that they name.
-(2) A value that a loop carries is computed from what stood there before the loop and from what the body returns. The loop
-    is its step, whether it is used inside or behind.
-(3) A result of a fusion is computed from the operands that its own part of the fused computation reads.
-(4) What a kernel leaves in an operand is a node of its own; a reader of the operand's value behind the kernel, or in a later
-    iteration of a loop around it, reads that node, too.
-(5) What runs inside of an asynchronous computation has the start as its step.
-What decides how often a loop runs, or which branch, is no source.
+A node is a Definition, one leaf of the result of one scheduled instruction; its step is that instruction.
+
+- Names (bitcasts, tuples, parameters of calls) are followed to the definition that they name.
+- A loop-carried value is computed from the value before the loop and from the body's result. The loop is its step,
+  inside and after it.
+- A result of a fusion is computed from the operands that its own part of the fused computation reads.
+- A kernel's write to an operand is a node of its own; a reader of the operand's value after the kernel, or in a later
+  iteration of a loop around it, reads that node too.
+- Instructions in an asynchronous computation have its start as their step.
+
+A loop's or conditional's predicate is no source.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,19 +31,19 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def name_written(write: int, kernel: int) -> Definition:
-    """Returns the node of what this hidden write leaves in its operand, (4). kernel: id of the kernel's step."""
+    """Returns the node of this hidden write to its operand. kernel: id of the kernel's step."""
     return kernel, (-1 - write,)
 
 
 @dataclass(slots=True, eq=False)
 class ValueFlow:
-    """The graph of one schedule, computed as it is asked for. `add_write` comes before all questions."""
+    """The graph of one schedule, computed on demand. Call `add_write` before all queries."""
 
     readers: ValueReaders
     homes: Mapping[int, HloComputation] = field(init=False)
     """Instruction id to its computation."""
     callers: Mapping[int, HloInstruction] = field(init=False)
-    """Id of a computation that is run as part of the schedule to an instruction that calls it."""
+    """Id of a computation that the schedule runs to an instruction that calls it."""
     instructions: Mapping[int, HloInstruction] = field(init=False)
     _sources: dict[Definition, tuple[Definition, ...]] = field(default_factory=dict[Definition, tuple[Definition, ...]])
     _written: dict[Definition, list[tuple[int, HloInstruction]]] = field(
@@ -73,7 +76,7 @@ class ValueFlow:
         self._written.setdefault(overwritten.definition, []).append((write, overwritten.kernel))
 
     def find_step(self, number: int) -> int:
-        """Returns the id of the instruction that stands for this one, (2) and (5)."""
+        """Returns the id of the step of this instruction."""
         home = self.homes.get(number)
         caller = self.callers.get(home.id) if home is not None else None
         if caller is None:
@@ -94,13 +97,13 @@ class ValueFlow:
         return tuple(reversed(found))
 
     def list_output_nodes(self) -> Iterator[tuple[Definition, ...]]:
-        """Yields the nodes of each output of the program, (4) included."""
+        """Yields the nodes of each output of the program, hidden writes included."""
         root = self.readers.context.optimized.entry.root
         for index in iterate_leaves(root.shape):
             yield self._see(self.readers.positions.resolve(root, index), None)
 
     def list_sources(self, node: Definition) -> tuple[Definition, ...]:
-        """Returns the nodes that this one is computed from, each once."""
+        """Returns the nodes from which this one is computed, each once."""
         found = self._sources.get(node)
         if found is None:
             found = self._sources[node] = tuple(dict.fromkeys(self._find_sources(node)))
@@ -111,14 +114,14 @@ class ValueFlow:
         return self.readers.times.get(number, -1)
 
     def _see(self, definition: Definition, reader: HloInstruction | None) -> tuple[Definition, ...]:
-        """Returns the definition, and what kernels left there that this reader may see; None is the program's end."""
+        """Returns the definition, and the kernels' writes to it that this reader may see; None is the program's end."""
         if definition not in self._written:
             return (definition,)
         kernels = [(w, kernel) for w, kernel in self._written[definition] if self.is_seen(kernel, definition, reader)]
         return (*[name_written(write, self.find_step(kernel.id)) for write, kernel in kernels], definition)
 
     def is_seen(self, kernel: HloInstruction, definition: Definition, reader: HloInstruction | None) -> bool:
-        """Whether what the kernel leaves in place of the definition is there when the reader reads, (4)."""
+        """Returns whether the kernel's write to the definition's place is there when the reader reads."""
         if reader is None:
             return True
         if reader.opcode == "parameter":  # what a loop carries is read when an iteration is over: the loop comes last
@@ -133,7 +136,7 @@ class ValueFlow:
         instruction = self.instructions.get(number)
         if instruction is None:
             return
-        if index and index[0] < 0:  # (4): the kernel computes it from its operands
+        if index and index[0] < 0:  # the kernel computes its write from its operands
             yield from self._list_read(instruction, range(len(instruction.operands)))
             return
         carried = self._find_carrying(instruction)
@@ -154,7 +157,7 @@ class ValueFlow:
             yield from self._list_read(instruction, range(len(instruction.operands)))
 
     def _find_carrying(self, instruction: HloInstruction) -> HloInstruction | None:
-        """Returns the loop that carries what is defined here, (2)."""
+        """Returns the loop that carries the value defined here."""
         if instruction.opcode == "while":
             return instruction
         home = self.homes[instruction.id]
@@ -167,7 +170,7 @@ class ValueFlow:
                 yield from self._see(self.readers.positions.resolve(value, index), reader)
 
     def _find_fused(self, fusion: HloInstruction) -> Mapping[ShapeIndex, tuple[int, ...]]:
-        """Maps each leaf of a fusion's result to its operands, (3); empty if there is one leaf only."""
+        """Maps each leaf of a fusion's result to its operands; empty if there is only one leaf."""
         found = self._fused.get(fusion.id)
         if found is not None:
             return found
@@ -184,16 +187,16 @@ class ValueFlow:
     def find_path(
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
-        """Returns a shortest way from a target to one of `starts`, both included; () if there is none."""
+        """Returns a shortest path from a target to one of `starts`, both included; () if there is none."""
         return find_way(starts, self.list_sources, is_target)[::-1]
 
     def name_steps(self, path: tuple[Definition, ...]) -> tuple[int, ...]:
-        """Returns the ids of the steps on a path, neighbours that are one step once."""
+        """Returns the ids of the steps on a path; consecutive nodes of one step count once."""
         steps = [self.find_step(number) for number, _ in path]
         return tuple([step for n, step in enumerate(steps) if n == 0 or steps[n - 1] != step])
 
     def compute_reach(self) -> Mapping[Definition, int]:
-        """Maps each node to the outputs that are computed from it, a bit for each by its number."""
+        """Maps each node to the outputs that are computed from it, a bit for each output."""
         if self._reached is not None:
             return self._reached
         reached = self._reached = {}
@@ -226,7 +229,7 @@ class ValueFlow:
         return tuple(self._nodes.get(step, ()))
 
     def find_ways(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Maps each node between `starts` and an output to the one before it on a shortest way."""
+        """Maps each node between `starts` and an output to its predecessor on a shortest path."""
         if self._users is None:
             self._users = {}
             for node in self.compute_reach():
@@ -238,7 +241,7 @@ class ValueFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Performed:
-    """A hidden write that the schedule performs, and the value that it hits."""
+    """A hidden write that the schedule performs, and the overwritten value."""
 
     write: HiddenWrite
     actual: ActualWrite
@@ -249,7 +252,7 @@ class Performed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FollowedWrites:
-    """The graph of a schedule, and the kernels in it."""
+    """The graph of a schedule, with its kernels."""
 
     flow: ValueFlow
     performed: tuple[Performed, ...]
@@ -257,7 +260,7 @@ class FollowedWrites:
 
 
 def follow_writes(pair: EvaluatedPair) -> FollowedWrites:
-    """Finds every overwritten value, and adds the kernels to the flow of the schedule."""
+    """Finds every overwritten value, and adds the kernels to the graph of the schedule."""
     flow = ValueFlow(ValueReaders(pair))
     performed = tuple(_list_performed(pair, flow)) if pair.optimized.is_scheduled else ()
     for one in performed:

@@ -1,21 +1,15 @@
-"""Hidden writes of the program: found again in the optimized module, or lost there.
+"""Matches the program's hidden writes with the optimized module's kernel calls, and finds lost ones.
 
-A kernel call is recognised by its tag path, or, where tags are missing, by target and payload if only one call has them.
-A kernel call of the optimized module that is not in the program is a note, never silently dropped.
+A kernel call is recognised by its tag path, or, without tags, by target and payload if only one call has them. A kernel
+call of the optimized module that is not in the program becomes a note, never silently dropped. A `custom_partitioning`
+without a body contains unknown calls: its possible writes are neither found nor missing.
 
-A `custom_partitioning` without a body stands for calls that are not known: what it may write is neither found nor missing.
-
-XLA takes two calls with equal operands for one and the same value and keeps one of them, with either's tags. What is left
-does what the first of them in program order would have done; the others are missing.
-
-Losses are tags that are not found again, and kernel calls that the optimized module no longer holds.
-
-  (1) JAX drops a call without outputs before XLA ever sees it, and one whose outputs are unused.
-  (2) XLA drops a custom call without users and without side effects.
-Either matters when the call was made for its effect:
-  (3) it has no outputs at all, or
-  (4) it overwrites an operand that none of its outputs stands for, and something reads an operand of it later. A call of
-      unknown effect counts, and is reported as unknown.
+XLA takes two calls with equal operands for one value and keeps one of them, with either's tags. The remaining call does
+what the first of them in program order would have done; the others are missing. Two tools lose calls. JAX drops a call
+without outputs before XLA sees it, and one whose outputs are unused. XLA drops a custom call without users and without
+side effects. A lost call is reported if it was made for its effect: it has no outputs at all, or it overwrites an
+operand that none of its outputs aliases, and something reads an operand of it later. A call with unknown effects
+counts, and is reported as unknown.
 """
 
 from collections import defaultdict
@@ -60,24 +54,24 @@ class Matching:
     missing: tuple[HiddenWrite, ...]
     """Hidden writes whose call is gone from the optimized module."""
     merged: Mapping[int, int]
-    """HiddenWrite index of a missing write to that of the earlier one whose call stands for both."""
+    """HiddenWrite index of a missing write to that of the earlier one with which its call was merged."""
     unplaced: tuple[HiddenWrite, ...]
-    """Hidden writes whose operand's memory could not be told."""
+    """Hidden writes whose operand has no known place in memory."""
     moved: frozenset[int]
     """Indices of writes whose loop nesting differs between the programs (unrolled, peeled, single-trip loops)."""
     notes: tuple[str, ...]
     ambiguous: frozenset[int] = frozenset()
-    """Indices of writes whose call may be one of several, or is performed by one that may as well be another."""
+    """Indices of writes whose call may be one of several, or is performed by a call that may be another one."""
     foreign: tuple[Frames, ...] = ()
     """Calls of the optimized module that write an operand and are not in the program."""
     same: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Those of `merged` whose two calls see the same values: the two are one write."""
+    """Those of `merged` whose two calls see the same versions, so that both are one write."""
     crossed: frozenset[int] = frozenset()
     """Indices of writes around whose call the program's order is not the author's."""
     conditional: frozenset[int] = frozenset()
-    """Indices of writes that the schedule makes under a condition that the program does not have (see `conditions`)."""
+    """Indices of writes that the schedule makes under a condition that the program lacks (see `conditions`)."""
     idle: frozenset[int] = frozenset()
-    """Indices of writes whose call the schedule has only where nothing ever runs."""
+    """Indices of writes whose call is only in parts of the schedule that never run."""
 
 
 def match_writes(
@@ -89,9 +83,9 @@ def match_writes(
     *,
     broken: BrokenAliases = NOT_BROKEN,
 ) -> Matching:
-    """Finds every hidden write of the program in the optimized module, and the memory that it hits.
+    """Finds every hidden write of the program in the optimized module, and its place in memory.
 
-    candidates: what a tag of the optimized module may stand for, where that is ambiguous; all of it is then performed.
+    candidates: the operations that an ambiguous tag of the optimized module may mean; all of them are then performed.
     """
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
     by_payload: defaultdict[tuple[str, bytes], list[HiddenWrite]] = defaultdict(list)
@@ -163,7 +157,7 @@ def match_writes(
 def find_same(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Finds `Matching.same`. The second of two calls on one array sees what the first made of it: they are not one."""
+    """Finds `Matching.same`. The second of two calls on one array sees the first one's write, so they are not the same."""
     tagged = intended.tagged
     found: dict[int, int] = {}
     for late, early in matching.merged.items():
@@ -175,10 +169,10 @@ def find_same(
 
 
 def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
-    """Returns the matching in which calls that the program lacks perform those of the writes that were found at them.
+    """Returns the matching in which calls that the program lacks perform the writes that were found at them.
 
-    A write of the program with the payload of such a call, or its kernel, is not missing, but perhaps what that call
-    performs: a kernel that is called on shards of an array has another payload.
+    A write of the program with the payload of such a call, or its kernel, is not missing: that call may perform it,
+    because a kernel that is called on shards of an array has another payload.
     """
     by_call = dict(matching.by_call)
     actual = list(matching.actual)
@@ -209,7 +203,7 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
 def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimized: HloModule) -> Matching:
     """Returns the matching with `Matching.conditional` and `Matching.idle`.
 
-    Where the schedule has calls that never run, a write that it lacks is that of one of these.
+    If the schedule has calls that never run, a write that it lacks is that of one of these.
     """
     conditional = find_conditional_writes(writes, matching.actual, optimized)
     calls = list_idle_calls(optimized)
@@ -223,7 +217,7 @@ def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimi
 def _find_merged(
     writes: tuple[HiddenWrite, ...], by_call: Mapping[int, tuple[HiddenWrite, ...]]
 ) -> Mapping[int, HiddenWrite]:
-    """Maps the HiddenWrite index of a kept call to the missing write, earlier in program order, that it was merged with."""
+    """Maps the HiddenWrite index of a kept call to the missing earlier write with which it was merged."""
     present = {w.index: w for found in by_call.values() for w in found}
     first: dict[int, HiddenWrite] = {}
     for missing in writes:
@@ -248,7 +242,7 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
 def locate_operand(
     module: HloModule, frames: Frames, operand: int, positions: Positions
 ) -> tuple[tuple[int, ...], bool] | None:
-    """Returns (slice numbers, whether the kernel gets a part only) of the memory that holds the call's operand."""
+    """Returns (slice numbers, whether the kernel gets only a part) of the memory of the call's operand."""
     found = find_scheduled_operand(module, frames, operand)
     if found is None:
         return None
@@ -267,7 +261,7 @@ def _find_taken(module: HloModule, frames: Frames, operand: int) -> TagPath:
 
 
 def _find_region(module: HloModule, frames: Frames, operand: int) -> ArrayRegion | None:
-    """Returns the part of an array that the call in a fusion gets; None where it is not known."""
+    """Returns the part of an array that the call in a fusion gets; None if unknown."""
     if len(frames) < 2 or frames[-2].instruction.opcode != "fusion":
         return None
     if len(frames) > 2 and frames[-3].instruction.opcode == "fusion":
@@ -278,14 +272,14 @@ def _find_region(module: HloModule, frames: Frames, operand: int) -> ArrayRegion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagCoverage:
-    """Counts of the program's tagged operations, and of those that are found again in the optimized module."""
+    """Counts of the program's tagged operations, and of those found again in the optimized module."""
 
     tags: int = 0
     found: int = 0
 
 
 def compute_tag_coverage(program: HloModule, optimized: HloModule) -> TagCoverage:
-    """Counts by the operation's own tag, whatever calls lead to it."""
+    """Counts by the operation's own tag, whatever its call path."""
     written, seen = ({path[-1] for path in module.tags.values()} for module in (program, optimized))
     return TagCoverage(tags=len(written), found=len(written & seen))
 
@@ -299,19 +293,19 @@ class TracedKernel:
     operands: int
     source: SourceLine | None
     in_program: bool
-    """The module that JAX lowered still holds it."""
+    """The module that JAX lowered still contains it."""
     operand_used_later: bool
     """A later equation reads one of its operands."""
     site: SourceLine | None = None
-    """The line that makes the call, which for a backward function is not `source`."""
+    """The line that makes the call, which differs from `source` for a backward function."""
     tags: tuple[int, ...] = ()
-    """Tags of the operations that stand for it."""
+    """Tags of the call's operations."""
     dropped: tuple[int, ...] = ()
-    """Tags of those of the program as written that are this call, and that XLA did not get."""
+    """Tags of the call's operations in the program as written that XLA did not get."""
     hidden: tuple[Access, ...] = ()
-    """Of a missing call: its accesses to the operands that it may overwrite and no output stands for."""
+    """Of a missing call: its accesses to the operands that it may overwrite without an aliased output."""
     repeated: tuple[tuple[int, ...], ...] = ()
-    """Numbers of operands that are one `Ref`, for each `Ref` that stands behind several."""
+    """Numbers of operands that are one `Ref`, for each `Ref` passed several times."""
 
 
 class DroppedBy(Enum):
@@ -323,22 +317,24 @@ class DroppedBy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VanishedCall:
-    """A call made for its effect that is not run."""
+    """A call made for its effect that does not run."""
 
     kernel: str
     dropped_by: DroppedBy
     outputs: int
     source: SourceLine | None
     unknown: bool = False
-    """It is not known whether it overwrites anything."""
+    """Whether it overwrites anything is unknown."""
     is_repeated: bool = False
-    """JAX runs it in one place, and not in another one where it runs the function around it again."""
+    """JAX runs it once, and drops it where it reruns the function around it."""
     write: int | None = None
-    """HiddenWrite index, when XLA dropped it, or JAX in one place."""
+    """HiddenWrite index, if XLA dropped the call, or JAX dropped it in one place."""
+    is_unseen: bool = False
+    """The program as written lacks it, too: JAX dropped it while it traced, and no output is judged by what it writes."""
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
-    """Returns `TracedKernel.hidden`. effects: None if they are not known. declared: numbers of operands, see `LoneCall`."""
+    """Returns `TracedKernel.hidden`. effects: None if unknown. declared: numbers of operands, see `LoneCall`."""
     if effects is None:
         return (Access.UNKNOWN,)
     return tuple(access for number, access in enumerate(effects.operands) if access.writes and number not in declared)
@@ -347,7 +343,7 @@ def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...])
 def find_vanished(
     traced: tuple[TracedKernel, ...], matching: Matching, intended: Intended, space: LabelSpace
 ) -> tuple[VanishedCall, ...]:
-    """Finds calls that JAX dropped, (1), and hidden writes that some output depends on and XLA dropped, (2)."""
+    """Finds calls that JAX dropped, and hidden writes on which some output depends and that XLA dropped."""
     found = [
         VanishedCall(
             kernel=call.kernel,
@@ -355,6 +351,7 @@ def find_vanished(
             outputs=call.outputs,
             source=call.site or call.source,
             unknown=call.outputs > 0 and all(access is Access.UNKNOWN for access in call.hidden),
+            is_unseen=not call.tags,
         )
         for call in traced
         if not call.in_program and (call.outputs == 0 or (call.hidden and call.operand_used_later))
@@ -384,7 +381,7 @@ def find_vanished(
 
 
 def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
-    """Maps each tag to the line that makes the kernel call; leaves out a tag that calls of several lines claim."""
+    """Maps each tag to the line that makes the kernel call; omits a tag that calls of several lines claim."""
     found: dict[int, set[SourceLine | None]] = {}
     for call in calls:
         for tag in call.tags:
@@ -393,7 +390,7 @@ def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
 
 
 def find_repeated(calls: Sequence[TracedKernel]) -> Mapping[int, tuple[tuple[int, ...], ...]]:
-    """Maps each tag to `TracedKernel.repeated` of its call; leaves out a tag that calls claim which differ in that."""
+    """Maps each tag to `TracedKernel.repeated` of its call; omits a tag whose calls differ in that."""
     found: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
     for call in calls:
         for tag in call.tags:

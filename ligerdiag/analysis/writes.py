@@ -1,11 +1,12 @@
-"""Hidden writes of the program as written: operands that a kernel call writes behind XLA's back.
+"""Finds hidden writes of the program as written: operands that a kernel call writes without XLA knowing.
 
-A write is hidden when the kernel's own IR writes an operand that no output of the custom call aliases. Declarations count
-for nothing else. A kernel whose effect is unknown counts as a hidden write that may or may not happen.
+A write is hidden if the kernel's own IR writes an operand that no output of the custom call aliases. Declarations count
+for nothing else. A kernel with unknown effects counts as a hidden write that may or may not happen.
 
-What an output declares to be its operand is hidden as well where the schedule has the two in different bytes (see
-`hlo.fused_aliases`): the operand is overwritten, and the output, whose readers should see it, is not. A kernel that stores
-through the output's own pointer writes it; unless all of it is written so, and none is read, what it holds is unknown.
+The write to an operand with an aliased output is hidden as well if the schedule has the two in different bytes (see
+`hlo.fused_aliases`): the operand is overwritten, and the output, whose readers should see the write, is not. A kernel
+that stores through the output's own pointer writes the output; unless it writes all of it so, and reads none of it, the
+output's value is unknown.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,10 +28,10 @@ type EffectsOf = Callable[[HloInstruction], CallEffects]
 
 LOOPS = frozenset({"while"})
 CALLERS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS)
-"""Opcodes whose called computations are part of the program's own flow (a reduction's to_apply is not)."""
+"""Opcodes whose called computations belong to the program's own flow (a reduction's to_apply does not)."""
 
 _MOST_STEPS = 200_000
-"""Of all call paths together; a module of 1,000 kernels in a few nested calls has some thousands."""
+"""Steps of all call paths together; a module of 1,000 kernels in a few nested calls has some thousands."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +51,7 @@ class HiddenWrite:
     """One (kernel call, operand) pair of the program as written."""
 
     index: int
-    """Its number in the label space."""
+    """The write's number in the label space."""
     kernel: str
     """The kernel's function name."""
     operand: int
@@ -61,11 +62,11 @@ class HiddenWrite:
     loop_depth: int
     """Number of loops around the call, without those that run once."""
     frames: Frames
-    """Call path in the module that it was found in."""
+    """Call path in the module in which it was found."""
     module: HloModule
     """The module of the call: the program as written, or the optimized one for a call that the program lacks."""
     output: ShapeIndex | None = None
-    """The output that is declared to be the operand, and in the schedule is not."""
+    """The output with a declared alias to the operand that the schedule breaks."""
 
     @property
     def call(self) -> HloInstruction:
@@ -74,7 +75,7 @@ class HiddenWrite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrokenAliases:
-    """The aliases that a schedule breaks, by its own calls and by those of the program."""
+    """The aliases that a schedule breaks, by optimized calls and by calls of the program."""
 
     found: Sequence[BrokenAlias] = ()
     _by_call: Mapping[int, Mapping[int, BrokenAlias]] = field(init=False)
@@ -95,8 +96,11 @@ class BrokenAliases:
         return self._by_call.get(call.id, {})
 
     def find_in_program(self, optimized: HloModule) -> "Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]]":
-        """Returns what finds the aliases of a program's call: by its tags, or by its payload where the optimized call has
-        none. One that only some of the optimized calls break is not certain."""
+        """Returns a function from a program's call to its broken aliases: by its tags, or by its payload if the
+        optimized call has none.
+
+        An alias that only some of the optimized calls break is not certain.
+        """
         by_path: dict[TagPath, dict[int, BrokenAlias]] = {}
         by_kernel: dict[tuple[str, bytes], dict[int, BrokenAlias]] = {}
         if not self.found:
@@ -117,7 +121,7 @@ NOT_BROKEN = BrokenAliases()
 
 
 def find_hidden_operands(call: HloInstruction, effects: CallEffects, broken: Collection[int] = ()) -> tuple[int, ...]:
-    """Returns the operands that the call writes, or may write, without an output that stands for them.
+    """Returns the operands that the call writes, or may write, without an aliased output.
 
     broken: operands whose declared alias does not hold.
     """
@@ -131,8 +135,9 @@ def find_hidden_operands(call: HloInstruction, effects: CallEffects, broken: Col
 
 
 def _has_own_pointer(call: HloInstruction, effects: CallEffects, operand: int) -> bool:
-    """Returns whether the kernel writes the whole output that stands for the operand through a pointer of the output's own,
-    reads nothing there, and leaves the operand alone."""
+    """Returns whether the kernel writes the whole aliased output through the output's own pointer, reads nothing there,
+    and does not access the operand.
+    """
     leaves = list(iterate_leaves(call.shape))
     output = call.operand_output_aliases.get(operand)
     if output not in leaves or effects.operands[operand].writes or not effects.output_uses:
@@ -146,7 +151,7 @@ def find_hidden_writes(
     effects_of: EffectsOf,
     find_broken: Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]] = lambda path, call: {},
 ) -> tuple[HiddenWrite, ...]:
-    """Finds all hidden writes in the order in which the calls are met, entry computation first."""
+    """Finds all hidden writes in the order in which a walk meets the calls, entry computation first."""
     found: list[HiddenWrite] = []
     for frames, call in iterate_kernel_calls(module):
         effects = effects_of(call)
@@ -164,13 +169,13 @@ def find_hidden_writes(
 
 
 def count_loops(module: HloModule, frames: Frames) -> int:
-    """Counts the loops on the way, without those that run once."""
+    """Counts the loops on the path, without those that run once."""
     loops = [frame.instruction for frame in frames if frame.instruction.opcode in LOOPS]
     return sum(not runs_once(module, loop) for loop in loops)
 
 
 def tag_path_of(module: HloModule, frames: Frames) -> TagPath:
-    """Returns the instance's tags: those of the (not yet inlined) calls on the way, then its own."""
+    """Returns the instance's tags: those of the (not yet inlined) calls on the path, then its own."""
     return (*call_tags_of(module, frames[:-1]), *module.find_tag_path(frames[-1].instruction))
 
 
@@ -181,10 +186,10 @@ def call_tags_of(module: HloModule, frames: Frames) -> TagPath:
 
 
 def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruction]]:
-    """Yields every custom-call instance that is reachable from the entry computation, with its call path; none that stands
-    where nothing ever runs (see `hlo.fixed_values`).
+    """Yields every reachable custom-call instance with its call path; none in parts that never run (see
+    `hlo.fixed_values`).
 
-    Raises ArtifactError where the paths are so many that they are no program's: calls of calls multiply.
+    Raises ArtifactError if there are more paths than any real program has: nested calls multiply.
     """
     steps = 0
     for frames in _walk(module, _compute_holders(module), module.entry, ()):
@@ -195,7 +200,7 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
 
 
 def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
-    """Yields the call paths of the custom calls in it, and further in."""
+    """Yields the call paths of the custom calls in it, and nested in it."""
     for instruction in computation.instructions:
         if instruction.opcode == "custom-call":
             yield (*prefix, Frame(computation, instruction))
@@ -217,7 +222,7 @@ def list_entered(module: HloModule, caller: HloInstruction) -> tuple[int, ...]:
 
 
 def list_idle_calls(module: HloModule) -> tuple[HloInstruction, ...]:
-    """Lists the custom calls that the entry computation reaches only by what never runs."""
+    """Lists the custom calls that the entry computation reaches only through parts that never run."""
     running = {call.id for _, call in iterate_kernel_calls(module)}
     holds = _compute_holders(module)
     reached = search(
@@ -236,7 +241,7 @@ def list_idle_calls(module: HloModule) -> tuple[HloInstruction, ...]:
 
 
 def _compute_holders(module: HloModule) -> frozenset[int]:
-    """Returns the ids of computations that hold a custom-call, themselves or further in."""
+    """Returns ids of computations that contain a custom-call, directly or nested."""
 
     def list_callers(number: int) -> list[int]:
         calling = [one for one in module.callers.get(number, ()) if one.opcode in CALLERS]

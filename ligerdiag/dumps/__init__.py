@@ -1,1 +1,1 @@
-"""Reads files and directories of XLA's dumps, in every form that they come in."""
+"""Reads files and directories of XLA's dumps, in all their forms."""

@@ -1,14 +1,9 @@
-"""Tells by its first bytes what a file holds, unpacks it, and bounds memory and time by its size on disk.
+"""Detects a file's form by its first bytes, unpacks it, and bounds memory and time by its size on disk.
 
-Memory and time that one module may take: a multiple of what its files have on disk, not more (see `untrusted_files`).
-
-The operating system refuses what is above, and that ends in an error of one line.
-
-The form of a file's contents, by its first bytes, and its bytes: unpacked, up to a bound in proportion to the file's
-size.
-
-A small file can unpack to gigabytes. Real dumps shrink to a tenth or so; a file that would unpack to more than
-`MAXIMUM_UNPACKED_RATIO` times its size is refused before that.
+One module may use memory and time in proportion to the size of its files, and no more (see `untrusted_files`). The
+operating system refuses anything above that, which ends in a one-line error. A small file can unpack to gigabytes. Real
+dumps shrink to about a tenth; a file that would unpack to more than `MAXIMUM_UNPACKED_RATIO` times its size is refused
+before that.
 """
 
 import re
@@ -45,26 +40,26 @@ _STATM = Path("/proc/self/statm")
 
 
 def compute_allowance(paths: Iterable[Path]) -> int:
-    """Bytes of memory that reading and analysing these files may take."""
+    """Returns the bytes of memory for reading and analysing these files."""
     return BASE_MEMORY_BYTES + MEMORY_PER_BYTE * count_stored_bytes(paths)
 
 
 def compute_seconds(paths: Iterable[Path]) -> float:
-    """Seconds of a processor that reading and analysing these files may take."""
+    """Returns the seconds of processor time for reading and analysing these files."""
     return BASE_SECONDS + SECONDS_PER_BYTE * count_stored_bytes(paths)
 
 
 class BudgetError(ArtifactError):
-    """A module takes more memory or time than its files are worth."""
+    """A module exceeds the memory or time that its files' size allows."""
 
 
 class _TimeIsUp(BaseException):
-    """Not an Exception, so that no handler on the way takes it for a fault."""
+    """Not an Exception, so that no handler on the way catches it."""
 
 
 @contextmanager
 def limit_time(seconds: float, name: str) -> Generator[None]:
-    """Allows that many seconds of processor time, and raises BudgetError with that name after them.
+    """Raises BudgetError with that name after this many seconds of processor time.
 
     Has an effect only in the main thread.
     """
@@ -88,9 +83,9 @@ def limit_time(seconds: float, name: str) -> Generator[None]:
 
 @contextmanager
 def limit_memory(allowance: int, name: str) -> Generator[None]:
-    """No more than `allowance` bytes over what the process has now; BudgetError with that name above it.
+    """Raises BudgetError with that name if the process needs more than `allowance` bytes beyond its current size.
 
-    Where the operating system does not say what the process has, nothing is bounded.
+    Without effect if the operating system does not report the current size.
     """
     try:
         used = int(_STATM.read_text(encoding="ascii").split()[5]) * resource.getpagesize()
@@ -110,7 +105,7 @@ def limit_memory(allowance: int, name: str) -> Generator[None]:
 
 _GZIP = b"\x1f\x8b"
 _FED = 1 << 14
-"""Bytes that a decompressor is given at once; it copies what it leaves, once for each member of the file."""
+"""Bytes given to a decompressor at once; it copies its remaining input once for each member of the file."""
 _BLOCK = 1 << 20
 _PADDING = re.compile(rb"\x00*")
 _HEAD_BYTES = 1 << 16
@@ -137,7 +132,7 @@ _ENTRY = re.compile(rb"^[ \t]*ENTRY[ \t]", re.MULTILINE)
 _FENCE = re.compile(rb"^[ \t>]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 _QUOTED_FENCE = re.compile(rb"^[ \t]*>[ \t>]*(?:```|~~~)", re.MULTILINE)
 _SHORT = 64
-"""Bytes of which a damaged protobuf may have none that text has not."""
+"""Prefix of a damaged protobuf in which all bytes may be valid in text."""
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -150,9 +145,9 @@ class Form(StrEnum):
 
 
 def read_content(path: Path) -> bytes:
-    """Returns the file's bytes, unpacked when it is a gzip file, without what a paste adds to HLO text.
+    """Returns the file's bytes, unpacked if it is a gzip file, without the additions of copy and paste around HLO text.
 
-    Raises ArtifactError when it cannot be read, is too large, or is damaged.
+    Raises ArtifactError if it cannot be read, is too large, or is damaged.
     """
     data = read_untrusted(path, MAXIMUM_FILE_BYTES)
     try:
@@ -162,8 +157,7 @@ def read_content(path: Path) -> bytes:
 
 
 def unpack(data: bytes) -> bytes:
-    """Returns the bytes, or what they unpack to when they are gzip. Raises ArtifactError when that is damaged or too
-    much."""
+    """Returns the bytes, unpacked if they are gzip. Raises ArtifactError if they are damaged or unpack to too much."""
     if not data.startswith(_GZIP):
         return data
     limit = min(MAXIMUM_FILE_BYTES, max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data)))
@@ -199,11 +193,12 @@ def unpack(data: bytes) -> bytes:
 
 
 def strip_paste(data: bytes) -> bytes:
-    """HLO text without a byte order mark, quotation marks before each line, and what stands before and after the module.
+    """Returns HLO text without a byte order mark, quotation marks before each line, and text before and after the
+    module.
 
-    Of a text in Markdown, the HLO between its fences. Any other data stays as it is. So do lines of HLO after the last
-    closed computation: the text was cut off within them, and without them a computation that another one calls would pass
-    for the entry.
+    For Markdown, returns the HLO between its fences. Any other data is returned unchanged. So are lines of HLO after
+    the last closed computation: the text was cut off within them, and without them a computation that another one calls
+    would look like the entry.
     """
     bare = data.removeprefix(_UTF8_MARK)
     if data.startswith(_UTF16_MARKS):
@@ -223,11 +218,11 @@ def strip_paste(data: bytes) -> bytes:
 
 
 def take_fenced(data: bytes) -> bytes:
-    """Returns the HLO between the fences (``` or ~~~) of a text in Markdown, one module behind the other.
+    """Returns the HLO between the fences (``` or ~~~) of Markdown, concatenated.
 
-    A fence is closed by a line of at least as many of its characters, and by nothing else; one that is not closed goes to
-    the end. What other fences hold is left out: lowered StableHLO, a log. Of a module before all fences, the text ends at
-    the first. Any other data stays as it is, and so does a text that holds modules inside and outside of fences.
+    A fence is closed only by a line of at least as many of its characters; one that is not closed extends to the end.
+    Other fenced text is dropped, such as lowered StableHLO or a log. If a module comes before all fences, its text ends
+    at the first. Any other data is returned unchanged, and so is text with modules inside and outside of fences.
     """
     if _UNPRINTABLE.search(data, 0, _HEAD_BYTES) or _FENCE.search(data, 0, _HEAD_BYTES) is None:
         return data
@@ -245,7 +240,7 @@ def take_fenced(data: bytes) -> bytes:
 
 
 def _split_fences(text: bytes) -> tuple[list[bytes], bytes]:
-    """Returns what stands between fences, one by one, and what stands outside of them."""
+    """Returns each fenced text, and the text outside of fences."""
     inside: list[bytes] = []
     outside: list[bytes] = []
     opened, start = b"", 0
@@ -263,7 +258,8 @@ def _split_fences(text: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _is_headless(data: bytes) -> bool:
-    """Returns whether it is HLO text without the line `HloModule`, which the parser does without: compilers' tests do, too.
+    """Returns whether it is HLO text without the line `HloModule`, which the parser does not require and compilers'
+    tests omit.
 
     Protobufs are full of bytes that no text has.
     """
@@ -279,8 +275,9 @@ def _strip_end(text: bytes) -> bytes:
 
 
 def split_modules(data: bytes) -> tuple[bytes, ...]:
-    """Returns the modules of a text that holds several, one behind another, as compilers' tests do; else the data as it
-    is."""
+    """Returns the modules of a text with several, one after another, as in compilers' tests; otherwise the data
+    unchanged.
+    """
     starts: list[int] = []
     seen = quotes = 0
     for match in _MODULE_LINE.finditer(data) if _MODULE_LINE.match(data) else ():
@@ -294,13 +291,12 @@ def split_modules(data: bytes) -> tuple[bytes, ...]:
 
 
 def has_entry(text: bytes) -> bool:
-    """Returns whether HLO text says which computation is its entry. XLA's parser takes the last one where it does not."""
+    """Returns whether HLO text says which computation is its entry. XLA's parser takes the last one if it does not."""
     return _ENTRY.search(text) is not None
 
 
 def compute_form(data: bytes) -> Form:
-    """Returns the form of the bytes. Raises ArtifactError when they are known to be something else; a protobuf has no
-    mark."""
+    """Returns the form of the bytes. Raises ArtifactError if they certainly are something else; a protobuf has no mark."""
     for magic, what in _OTHERS.items():
         if data.startswith(magic):
             raise ArtifactError(f"is {what}: expected an HloProto or HLO text, as they are or as gzip")
@@ -327,8 +323,7 @@ def compute_form(data: bytes) -> Form:
 
 
 def is_whole(data: bytes) -> bool:
-    """Returns whether HLO is complete, by a quick look that detects a file that was cut off; false for bytes that are
-    no HLO.
+    """Returns whether HLO is complete, by a quick look that detects a truncated file; false for bytes that are no HLO.
 
     The message type Empty has no fields, so only the outermost fields of a protobuf are checked.
     """

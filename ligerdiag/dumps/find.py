@@ -1,6 +1,6 @@
-"""Which compilations a path holds: by the names of XLA's dump files, the files of one module belong together.
+"""Finds the compilations under a path: the names of XLA's dump files tell which files belong to one module.
 
-Parses the names of XLA's dump files (xla/service/dump.cc, FilenameFor).
+The names (xla/service/dump.cc, FilenameFor):
 
     [timestamp.]module_0003[.jit_step][.cl_123].before_optimizations.hlo.pb
     [timestamp.]module_0003[.jit_step].sm_9.0a_gpu_after_optimizations[-buffer-assignment].txt
@@ -9,22 +9,20 @@ Parses the names of XLA's dump files (xla/service/dump.cc, FilenameFor).
     [timestamp.]module_0003.jit_step.execution_0000.hlo[_unoptimized]_snapshot.pb
     module_0003.jit_step.snapshot.-1044628018.pb
 
-1. The module's name may hold dots and is left out if the file's name would be longer than 255 characters.
-2. The target is `sm_8.0`, `sm_9.0a`, `gfx90a` on GPUs, else `cpu` or `tpu`; older versions leave it out.
-3. Beside a file with a timestamp others of the same module have none; so it is with the snapshots of a run, the last
-   two. These belong to the one module that they can be of.
+The module's name may contain dots and is omitted if the file's name would be longer than 255 characters. The target is
+`sm_8.0`, `sm_9.0a`, `gfx90a` on GPUs, otherwise `cpu` or `tpu`; older versions omit it. Some files have no timestamp
+although others of the same module have one, such as the snapshots of a run (the last two lines). They belong to the one
+module that fits.
 
-Finds the compilations under a path: files of one module belong together, and the best form of each is read.
-
-1. A directory is searched with everything below it; symbolic links that lead out of it are not followed.
-2. The optimized form of a module decides: a protobuf before text, for it holds the buffer assignment. The other forms
-   stay as second choices, in case a file is cut off.
-3. A file that the user names is read whatever its name is. If its name is one of XLA's, the rest of its module is taken
-   from the files beside it.
-4. Modules without custom calls hold no kernel: they are counted, not read (`load`).
-5. A text whose name is not one of XLA's may hold several modules, one behind another: each is inspected, as `name#1`.
-   Whoever searches says who counts them: to do so a file is read to its end, and unpacked.
-6. Of several such files that are one to the file system, by links, the first is inspected.
+- A directory is searched recursively; symbolic links out of it are not followed.
+- The optimized form of a module decides: a protobuf before text, because it has the buffer assignment. Other forms are
+  alternatives, in case a file is truncated.
+- A file that the user names is read whatever its name. If its name is one of XLA's, the other files of its module are
+  found beside it.
+- Modules without custom calls contain no kernel: they are counted, not read (`load`).
+- A text with any other name may contain several modules, one after another: each is inspected, as `name#1`. The caller
+  decides who counts them, because counting unpacks and reads the whole file.
+- Of several such files that are hard links to one file, only the first is inspected.
 """
 
 import os
@@ -60,7 +58,7 @@ class Role(StrEnum):
     ARGUMENTS = "arguments"
     """The arguments of one run."""
     OTHER = "other"
-    """Of a module, and nothing that is read here."""
+    """A file of a module that is not read here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,18 +70,18 @@ class DumpName:
     number: str
     """Such as `module_0003`."""
     module: str
-    """Such as `jit_step`; empty where the name leaves it out."""
+    """Such as `jit_step`; empty if the name omits it."""
     role: Role
     target: str = ""
-    """Such as `sm_9.0a`; empty where the name does not say."""
+    """Such as `sm_9.0a`; empty if the name omits it."""
     is_proto: bool = False
-    """Whether a protobuf is to be expected by the name."""
+    """Whether the name promises a protobuf."""
 
 
 _HEAD = re.compile(r"(?:(?P<stamp>\d+)\.)?(?P<number>module_\d+)\.(?P<rest>.+)", re.DOTALL)
 _FORM = re.compile(r"(?P<stem>.+?)\.(?P<form>hlo\.pb|pb|txt|hlo)(?:\.gz)?")
 _SNAPSHOT = re.compile(r"(?:(?P<module>.*?)\.)?\d{4}\..+\.(?:after|before)_.*", re.DOTALL)
-"""A pipeline's name stands before the passes; else digits are the module's: `IrToHlo.3979.before_optimizations`."""
+"""A pipeline's name precedes the passes; otherwise digits are the module's: `IrToHlo.3979.before_optimizations`."""
 _ARGUMENTS = re.compile(
     r"(?:(?P<module>.*)\.)?(?:execution_\d+\.hlo_(?:unoptimized_)?snapshot|snapshot\.-?\d+)", re.DOTALL
 )
@@ -94,7 +92,7 @@ _BEFORE = re.compile(r"(?:(?P<module>.*)\.)?before_optimizations", re.DOTALL)
 
 
 def parse_dump_name(name: str) -> DumpName | None:
-    """Parses the name of one file, without its directory; None for a name that XLA does not give."""
+    """Parses the name of one file, without its directory; None for a name that is not XLA's."""
     head = _HEAD.fullmatch(name)
     if head is None:
         return None
@@ -131,7 +129,7 @@ _AFTER_ROLES = {"": Role.OPTIMIZED, "-buffer-assignment": Role.BUFFERS}
 ARTIFACT_MANIFEST = "manifest.json"
 ARTIFACT_MODULE = "optimized.hlo.pb"
 _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
-"""Endings of files in a directory that hold a module, whatever the rest of the name is."""
+"""Endings of files in a directory that contain a module, whatever the rest of the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +137,7 @@ class ModuleFiles:
     """The files of one compilation, each part's forms in the order in which to try them."""
 
     id: str
-    """Such as `host0/module_0003.jit_step`; a file's name where that is not one of XLA's."""
+    """Such as `host0/module_0003.jit_step`; a file's name if that is not one of XLA's."""
     target: str
     """The target in the file names, such as `sm_9.0a`; else empty."""
     optimized: tuple[Path, ...]
@@ -147,11 +145,11 @@ class ModuleFiles:
     program: tuple[Path, ...] = ()
     buffers: tuple[Path, ...] = ()
     arguments: tuple[Path, ...] = ()
-    """Of one run each, in the order of the runs where the names tell it."""
+    """Of one run each, in the order of the runs if the names give it."""
     part: int = 0
-    """Number of the module in a file that holds several, from 1; 0 where the file holds one."""
+    """Number of the module in a file with several, from 1; 0 for a file with one."""
     is_guess: bool = False
-    """Found in a directory, by its ending alone: it may not be the optimized module."""
+    """Found in a directory by its ending alone: it may not be the optimized module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,32 +158,32 @@ class Dump:
 
     modules: tuple[ModuleFiles, ...] = ()
     artifacts: tuple[Path, ...] = ()
-    """Artifact directories of ligerdiag's own."""
+    """Artifact directories that ligerdiag wrote."""
     unscheduled: int = 0
-    """Modules that have files and no optimized form."""
+    """Modules without an optimized form."""
     snapshots: int = 0
     """Files between two passes, which are not read."""
     links: int = 0
     """Symbolic links that were not followed."""
     deep: int = 0
-    """Folders that are too far down to be looked into."""
+    """Folders that are too deep to be searched."""
     same: int = 0
-    """Files that are others by another name."""
+    """Files that are hard links to others."""
 
 
 def count_modules(path: Path) -> int:
-    """Returns how many modules a file holds, by reading all of it; raises ArtifactError where that cannot be read."""
+    """Returns how many modules a file contains, by reading all of it; raises ArtifactError if it cannot be read."""
     return len(split_modules(read_content(path)))
 
 
 @dataclass(slots=True, eq=False)
 class ModuleCounter:
-    """Counts the modules of files, within bounds of all files together; what cannot be counted is one."""
+    """Counts the modules of files, within bounds for all files together; a file that cannot be counted has one."""
 
     count: Callable[[Path], int | None]
     """Returns the number of modules in one file; None if that took more than its budget."""
     unsplit: int = 0
-    """Files that were not looked into, for the bounds of all together."""
+    """Files that were not read because of the bounds for all files."""
     _bytes: int = 0
     _modules: int = 0
     _failures: int = 0
@@ -221,7 +219,7 @@ def count_here(path: Path) -> int | None:
 
 
 def _identify(path: Path) -> tuple[int, int] | None:
-    """Returns the file's device and inode; None for one that cannot be asked."""
+    """Returns the file's device and inode; None if they are unavailable."""
     try:
         status = path.stat()
     except OSError:
@@ -231,7 +229,7 @@ def _identify(path: Path) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class _Group:
-    """The files of one module, while they come in."""
+    """The files of one module, while they are collected."""
 
     name: str = ""
     target: str = ""
@@ -254,8 +252,8 @@ type _Key = tuple[Path, str, str]
 def find_modules(path: Path, counter: ModuleCounter | None = None) -> Dump:
     """Returns the modules under the path.
 
-    counter: counts the modules of a text that may hold several; without one, this process does. Raises InputError when the
-    path does not exist or is neither file nor directory.
+    counter: counts the modules of a text that may contain several; by default, in this process. Raises InputError if
+    the path does not exist or is neither file nor directory.
     """
     counter = counter or ModuleCounter(count_here)
     try:
@@ -316,7 +314,7 @@ def _find_in_directory(root: Path, counter: ModuleCounter) -> Dump:
 
 
 def _find_beside(path: Path, counter: ModuleCounter) -> Dump:
-    """Returns the module that one file belongs to, this file before all others."""
+    """Returns the module to which a file belongs, with this file first."""
     parsed = parse_dump_name(path.name)
     if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS, Role.ARGUMENTS):
         return Dump(modules=_list_in_file(path, path.name, counter))
@@ -337,7 +335,9 @@ def _find_beside(path: Path, counter: ModuleCounter) -> Dump:
 
 
 def _list_in_file(path: Path, name: str, counter: ModuleCounter, *, is_guess: bool = False) -> tuple[ModuleFiles, ...]:
-    """Returns the modules of a file whose name is not one of XLA's; one where it cannot be read, which says so then."""
+    """Returns the modules of a file whose name is not one of XLA's; one for an unreadable file, which is reported
+    later.
+    """
     number = counter.find(path)
     whole = ModuleFiles(id=name, target="", optimized=(path,), is_guess=is_guess)
     if number == 1:
@@ -354,7 +354,7 @@ class _Cut:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, list[str], _Cut]]:
-    """Yields each directory, the names of its files, and what below it is left out; in order of names."""
+    """Yields each directory, the names of its files, and the omitted subdirectories; in order of names."""
     count = 0
     for directory, folders, names in os.walk(root, onerror=_raise):
         here = Path(directory)

@@ -1,17 +1,16 @@
-"""From the files of one compilation to its modules: the first form that can be read, and the other files.
+"""Loads the modules of one compilation: from the first readable form of each, with the files beside it.
 
-1. A module without the words `custom-call` in either program holds no kernel, in text and in protobuf alike.
-2. The buffer assignment is the protobuf's own; if it has none, the text beside it.
-3. The text of the module before optimizations has lost the order of operations, unless they have tags: it stands for several
-   programs (`program_orders`).
-4. If a form cannot be read, a note says so, and the next one is tried.
-5. A module of another program is not taken for the one from before the optimizations, whatever its file is called.
+A module without the words `custom-call` in either program contains no kernel, in text as in protobuf. The buffer
+assignment is the protobuf's own, or else in the text beside it. Text of the module before optimizations has lost the
+order of operations, unless they have tags: it is judged as several programs (`text_details`). If a form cannot be read,
+a note says so, and the next one is tried. A module of another program is not accepted as the one before optimizations,
+whatever its file is called.
 
-The files beside a dumped module about its launches: its thunk sequence, and the flags that it was compiled with.
+Files about the launches of a module:
 
-module_0003.jit_step.thunk_sequence_after_thunk_passes.txt    with command buffers; left out where there are none
-module_0003.jit_step.thunk_sequence.txt
-module_0003.jit_step.debug_options                            the flags that are not at their defaults
+    module_0003.jit_step.thunk_sequence_after_thunk_passes.txt    with command buffers; missing if there are none
+    module_0003.jit_step.thunk_sequence.txt
+    module_0003.jit_step.debug_options                            the flags that are not at their defaults
 """
 
 from collections.abc import Callable, Sequence
@@ -38,26 +37,25 @@ type Translate = Callable[[bytes, str], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedModule:
-    """One compilation, read."""
+    """One compilation."""
 
     files: ModuleFiles
     optimized: HloModule
     programs: tuple[HloModule, ...]
-    """The module before optimizations: none where there is none, several where its order is not known."""
+    """The module before optimizations: none if it is missing, several if its order is unknown."""
     is_numbered: bool
-    """The ids of the programs' instructions rise in the order in which they were written; HLO text has no ids."""
+    """The ids of the programs' instructions increase in the order in which they were written; HLO text has no ids."""
     buffers: BufferAssignment | None
     notes: tuple[str, ...]
     """Notes on files that could not be read, one line each."""
 
 
 class NoScheduleError(ArtifactError):
-    """The module can be read and holds no schedule: it is not what runs."""
+    """The module can be read and has no schedule: it is not the module that runs."""
 
 
 def may_hold_kernels(files: ModuleFiles) -> bool:
-    """Returns whether the module holds custom calls, by a look at the bytes; also true if these cannot be read to the
-    end."""
+    """Returns whether the bytes may contain custom calls; true as well if they cannot be read to the end."""
     try:
         forms = (files.optimized, files.program)
         contents = [_read_first(paths, lambda path: _read(files, path), [])[0] for paths in forms if paths]
@@ -67,7 +65,7 @@ def may_hold_kernels(files: ModuleFiles) -> bool:
 
 
 def may_hold_buffers(files: ModuleFiles) -> bool:
-    """Returns whether the module may have a buffer assignment, by a look at the bytes."""
+    """Returns whether the bytes may contain a buffer assignment."""
     try:
         return bool(files.buffers) or any(compute_form(_read(files, path)) is Form.PROTO for path in files.optimized)
     except ArtifactError:
@@ -75,10 +73,10 @@ def may_hold_buffers(files: ModuleFiles) -> bool:
 
 
 def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False) -> LoadedModule:
-    """Reads the module. Raises ArtifactError when no form of its optimized program can be read, NoScheduleError when it
-    holds no schedule.
+    """Reads the module. Raises ArtifactError if no form of its optimized program can be read, NoScheduleError if it has
+    no schedule.
 
-    alone: leaves out the module before optimizations.
+    alone: omits the module before optimizations.
     """
     notes: list[str] = []
     with pause_collector(keep=True):
@@ -122,7 +120,7 @@ def _read(files: ModuleFiles, path: Path) -> bytes:
 
 @lru_cache(maxsize=1)
 def _read_parts(path: Path, *version: int) -> tuple[bytes, ...]:
-    """Returns the modules of a text that holds several, and keeps them for the next one. version: of the file."""
+    """Returns the modules of a text with several, and keeps them for the next one. version: of the file."""
     del version
     return split_modules(read_content(path))
 
@@ -140,7 +138,7 @@ def _parse(files: ModuleFiles, path: Path, translate: Translate) -> tuple[HloMod
 def _parse_same_program(
     files: ModuleFiles, path: Path, translate: Translate, optimized: HloModule
 ) -> tuple[tuple[HloModule, ...], bool]:
-    """Returns what `_parse_programs` does; ArtifactError for a file of another program, (5)."""
+    """Returns the result of `_parse_programs`; ArtifactError for a file of another program."""
     programs, is_numbered = _parse_programs(files, path, translate)
     difference = describe_difference(programs[0], optimized)
     if difference:
@@ -149,7 +147,7 @@ def _parse_same_program(
 
 
 def _parse_programs(files: ModuleFiles, path: Path, translate: Translate) -> tuple[tuple[HloModule, ...], bool]:
-    """Returns the programs that the file may stand for, and `LoadedModule.is_numbered`."""
+    """Returns the programs that the file may contain, and `LoadedModule.is_numbered`."""
     data = _read(files, path)
     if _require_module(path, data) is not Form.TEXT:
         return (_parse(files, path, translate)[0],), True
@@ -174,7 +172,7 @@ def _require_module(path: Path, data: bytes) -> Form:
 
 
 def _parse_proto(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
-    """Of an HloProto, as XLA dumps it, or of a bare HloModuleProto, as JAX hands it out."""
+    """Parses an HloProto, as XLA dumps it, or a bare HloModuleProto, as JAX returns it."""
     try:
         return parse_hlo(data)
     except ArtifactError as error:
@@ -199,8 +197,7 @@ def _read_buffers(paths: Sequence[Path], module: HloModule, notes: list[str]) ->
 
 
 def _read_first[A](paths: Sequence[Path], read: Callable[[Path], A], notes: list[str]) -> tuple[A, Path]:
-    """Returns the contents of the first path that can be read, and that path; adds to `notes` why those before it could
-    not be read."""
+    """Returns the contents of the first readable path, and that path; adds a note for each unreadable one before it."""
     for path in paths[:-1]:
         try:
             return read(path), path
@@ -215,11 +212,11 @@ _FLAGS = ("debug_options",)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpedLaunches:
-    """The files that were found; none of them is needed to judge a module."""
+    """The files about launches that were found; a judgement needs none of them."""
 
     thunks: ThunkSequence | None = None
     command_order: CommandOrder | None = None
-    """None where the flags are not there."""
+    """None if the flags are missing."""
     notes: tuple[str, ...] = ()
     """Notes on files that could not be read."""
 

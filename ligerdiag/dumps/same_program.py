@@ -1,11 +1,10 @@
-"""Whether two modules are one program, before and after XLA optimized it: files of two programs may have names that fit.
+"""Checks whether two modules are one program, before and after XLA optimized it: files of two programs may have
+matching names.
 
-Of one program
-  (1) both modules have one name, and one number of the process that compiled it, where the files say a number;
-  (2) the entry computation has as many parameters, and as many arrays as results;
-  (3) each of these has the element type and the rank that it had, and no dimension that is longer: the partitioner makes
-      them shorter.
-What agrees in all of this may still be two programs: the tags, operands and kernels tell more (see `analysis.belief`).
+Two modules of one program have one name, and one number in the process that compiled it, if the files give a number.
+Their entry computations have equally many parameters, and equally many arrays as results. Each of these keeps its
+element type and rank, and no dimension gets longer: the partitioner makes them shorter. Modules that agree in all of
+this may still be two programs; tags, operands and kernels say more (see `analysis.belief`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 
 def describe_difference(program: HloModule, optimized: HloModule) -> str:
-    """Returns what shows that the two are of different programs; empty where nothing does."""
+    """Returns the evidence that the two are different programs; empty if there is none."""
     return next(_list_differences(program, optimized), "")
 
 
@@ -47,7 +46,7 @@ def _list_arrays(shapes: Sequence[ShapeProto]) -> list[ShapeProto]:
 
 
 def _may_be_of(left: ShapeProto, written: ShapeProto) -> bool:
-    """Returns whether XLA may have made the one of the other, (3)."""
+    """Returns whether XLA may have made one shape of the other."""
     return (
         left.element_type == written.element_type
         and len(left.dimensions) == len(written.dimensions)

@@ -1,24 +1,21 @@
-"""Adds what HLO text leaves out: the author's order of operations, and the buffer assignment, which has a text of its
-own.
+"""Adds what HLO text omits: the author's order of operations, and the buffer assignment, which has its own text.
 
-HLO text does not say in which order the author wrote the operations: it lists them as the root's operands ask for them.
+HLO text does not record the order of independent operations: it lists them in the order in which a walk from the root
+needs them. The protobuf of the module before optimizations has ids that increase in program order, and text has none.
+Only two facts remain: an operation comes after its operands, and calls whose names differ only in XLA's counter come in
+its order. So the program is returned in the two orders that are furthest apart: every kernel call as early as possible,
+and as late as possible. A result that is equal for both does not depend on the order; any other result is unknown. If
+calls have several kinds of names, either kind may come first.
 
-The protobuf of the module before optimizations has ids that rise in program order, text has none. What is certain is
-less: an operation comes after its operands, and calls whose names differ only in XLA's counter come in its order. So
-the program is given in the two orders that are furthest apart: every kernel call as early as possible, and as late as
-possible. A result that is the same for both does not depend on the order; the rest is unknown. Where calls have names
-of several kinds, either kind may be first.
-
-XLA's buffer assignment from its text, `…after_optimizations-buffer-assignment.txt`, where a dump has no protobuf.
-
-The form is that of BufferAssignment::ToString (xla/service/buffer_assignment.cc) and HloValue::ToShortString:
+`parse_buffer_text` parses `…after_optimizations-buffer-assignment.txt`, for a dump without a protobuf, in the form of
+BufferAssignment::ToString (xla/service/buffer_assignment.cc) and HloValue::ToShortString:
 
     allocation 0: size 8192[, page 0][, color 1][, parameter 1, shape |f32[16,128]| at ShapeIndex {0}][, output shape is |…|]
         [, constant][, thread-local][, maybe-live-out][, preallocated-temp]:
      value: <28 name{1,0} (phi) @0> (size=8192,offset=0): f32[16,128]{1,0}
 
-Names have their ShapeIndex where the instruction's shape is a tuple. A line within the allocations that has another form
-makes the whole unusable: bytes that are missing could be those that a kernel overwrites.
+Names have their ShapeIndex if the instruction's shape is a tuple. A line of another form within the allocations makes
+the whole unusable: the missing bytes could be those that a kernel overwrites.
 """
 
 import re
@@ -26,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
+from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.xla_pb2 import (
@@ -37,17 +35,12 @@ from ligerdiag.hlo.xla_pb2 import (
 )
 
 _COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
-_ANNOTATIONS = frozenset(
-    {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "xla.sdy.FuncResultSharding"}
-)
-"""Custom calls that do nothing at run time."""
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
-    """Returns the module with its instructions numbered anew, in orders that are furthest apart; one where it has no
-    kernel call.
+    """Returns the module with new instruction ids, in the orders that are furthest apart; one if it has no kernel call.
 
-    Computations come before those that call them, as in every well-formed module.
+    Computations come before their callers, as in every well-formed module.
     """
     holders = _find_holders(module)
     calls = [i for computation in module.computations for i in computation.instructions if _is_kernel_call(i)]
@@ -70,7 +63,7 @@ def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
 
 
 def _is_kernel_call(instruction: HloInstructionProto) -> bool:
-    return instruction.opcode == "custom-call" and instruction.custom_call_target not in _ANNOTATIONS
+    return instruction.opcode == "custom-call" and not has_trait(instruction.custom_call_target, CallTrait.MARKER)
 
 
 def _find_holders(module: HloModuleProto) -> frozenset[int]:
@@ -107,7 +100,7 @@ def _arrange_early(computation: HloComputationProto, calls: Sequence[int]) -> li
 
 
 def _arrange_late(computation: HloComputationProto, calls: Sequence[int]) -> list[int]:
-    """The same from the end: what needs a call behind it, the last call first; then the rest before them."""
+    """Returns an order with each call as late as possible, the last call first; then the rest before them."""
     needed_by: dict[int, list[int]] = {i.id: [] for i in computation.instructions}
     for instruction in computation.instructions:
         for operand in (*instruction.operand_ids, *instruction.control_predecessor_ids):
@@ -116,7 +109,7 @@ def _arrange_late(computation: HloComputationProto, calls: Sequence[int]) -> lis
 
 
 def _emit(needs: "dict[int, tuple[int, ...]] | dict[int, list[int]]", wanted: Iterable[int]) -> list[int]:
-    """Returns the wanted ids, each once, after all that it needs. What goes in a circle comes out in some order."""
+    """Returns the wanted ids, each once, after everything that it needs. Members of a cycle come in some order."""
     order: list[int] = []
     entered: set[int] = set()
     for target in wanted:
@@ -135,7 +128,7 @@ def _emit(needs: "dict[int, tuple[int, ...]] | dict[int, list[int]]", wanted: It
 
 
 def _renumber(module: HloModuleProto, number: Callable[[HloComputationProto], list[int]]) -> HloModuleProto:
-    """Returns a copy whose ids rise, computation by computation, in the order that is given."""
+    """Returns a copy whose ids increase, computation by computation, in the given order."""
     out = HloModuleProto()
     out.CopyFrom(module)
     for computation in out.computations:
@@ -166,8 +159,7 @@ _FLAGS = frozenset({"constant", "thread-local", "maybe-live-out", "preallocated-
 
 
 def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
-    """Returns the buffer assignment of the module. Raises ArtifactError for a form that is not XLA's, or another
-    module's."""
+    """Returns the buffer assignment of the module. Raises ArtifactError for another form, or another module's text."""
     lines = text.split("\n")
     if lines[0].rstrip() != HEADING:
         raise ArtifactError(f"expected `{HEADING}` but got `{lines[0]:.60}`")
@@ -229,7 +221,7 @@ def _parse_place(text: str | None) -> list[int]:
 
 
 def _require_all_values(proto: BufferAssignmentProto, module: HloModule) -> None:
-    """Raises ArtifactError when a value has no name of the module: the text is of another compilation."""
+    """Raises ArtifactError if a value has no name of the module: the text belongs to another compilation."""
     names = {i.name for computation in module.computations.values() for i in computation.instructions}
     for buffer in proto.logical_buffers:
         if buffer.defined_at.instruction_name not in names:
@@ -239,7 +231,7 @@ def _require_all_values(proto: BufferAssignmentProto, module: HloModule) -> None
 
 
 def _require_all_definitions(buffers: BufferAssignment, module: HloModule) -> None:
-    """Raises ArtifactError when something that is executed has no place: the text was cut between two lines."""
+    """Raises ArtifactError if an executed instruction has no place: the text was truncated between two lines."""
     for computation in module.computations.values():
         for instruction in computation.sequence:
             is_argument = instruction.opcode == "parameter" and computation is module.entry

@@ -1,11 +1,12 @@
-"""HLO text in, protobuf out: the worker `python -m ligerdiag.dumps.text_worker`, with jaxlib's own parser, and its parent.
+"""Converts HLO text to protobuf: the worker `python -m ligerdiag.dumps.text_worker`, with jaxlib's own parser, and its
+parent.
 
-The parser is private to jaxlib, aborts the process for some inputs and has no bounds: so it runs in a process of its
-own. The schedule is kept: with `is_scheduled=true` the order of the lines is the order of the protobuf's sequences.
-A worker is started when the first text comes.
+The parser is private to jaxlib, aborts the process for some inputs and has no bounds, so it runs in its own process,
+which starts with the first text. The schedule is kept: with `is_scheduled=true` the order of the lines becomes the
+order of the protobuf's sequences.
 
-A text leaves out the values of large constants: `constant({...})`. The parser would make arrays of zeros of them, of any
-size. They are handed to it as calls of a target of ours, and come back as constants without a literal.
+A text omits the values of large constants: `constant({...})`. The parser would make arrays of zeros of them, of any
+size. The parent replaces them by calls of a target of ours, which come back as constants without a literal.
 """
 
 import importlib
@@ -45,20 +46,20 @@ from ligerdiag.workers.starts import WorkerDied
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRequest:
-    """Asks for the protobuf of a module that is there as text."""
+    """Asks for the protobuf of a module given as text."""
 
     text: str
-    """Path of a file with HLO text, UTF-8, not packed."""
+    """Path of a file with HLO text, UTF-8, not compressed."""
     proto: str
     """Path of the file to write: a serialized HloModuleProto."""
     seconds: float
-    """Of a processor that parsing may take."""
+    """Processor time for parsing."""
 
 
 def make_text_job(request: TextRequest, name: str) -> Job[None]:
-    """Returns the job that asks a text worker; its answer is that the file is written.
+    """Returns the job for a text worker; it is done when the file is written.
 
-    The worker holds to its processor time itself. By the clock it gets many times that: the machine may be busy.
+    The worker limits its own processor time. The wall-clock limit is many times that, because the machine may be busy.
     """
 
     def parse(line: str) -> None:
@@ -112,7 +113,7 @@ def prepare() -> Answerer:
 
 @contextmanager
 def _end_after(seconds: float) -> Generator[None]:
-    """The operating system ends this process by SIGPROF when the block takes more of a processor: the parser is C++."""
+    """Lets the operating system end this process by SIGPROF if the block takes more processor time: the parser is C++."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
@@ -134,7 +135,7 @@ def _find_parser() -> Callable[[str], Any]:
 
 
 def _shorten(fault: Exception) -> str:
-    """Returns the fault's first lines in one."""
+    """Returns the fault's first lines as one line."""
     return " ".join(str(fault).split())[:MAXIMUM_MESSAGE] or type(fault).__name__
 
 
@@ -152,14 +153,13 @@ _ELIDED_TARGET = "ligerdiag_elided_constant"
 
 
 def _hide_elided(data: bytes) -> tuple[bytes, int]:
-    """Returns the text with calls in the place of constants without values, and their number."""
+    """Returns the text with calls in place of constants without values, and their number."""
     call = f'custom-call(), custom_call_target="{_ELIDED_TARGET}"'.encode()
     return _ELIDED.subn(call, data)
 
 
 def _restore_elided(serialized: bytes) -> bytes:
-    """Returns the module with constants in the place of these calls; no two of them are alike, though their values are not
-    there."""
+    """Returns the module with constants in place of these calls; no two are equal, although their values are missing."""
     module = HloModuleProto.FromString(serialized)
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -171,10 +171,10 @@ def _restore_elided(serialized: bytes) -> bytes:
 
 
 class Translator:
-    """Turns HLO text into protobuf; a context manager."""
+    """Converts HLO text to protobuf; a context manager."""
 
     def __init__(self, *, cache: Cache, timeout: float | None = None) -> None:
-        """timeout: seconds of processor time for one text; None means by its size."""
+        """timeout: seconds of processor time for one text; None derives it from its size."""
         self._cache = cache
         self._timeout = timeout
         self._stack = ExitStack()
@@ -191,7 +191,7 @@ class Translator:
     def translate(self, data: bytes, name: str) -> bytes:
         """Returns the serialized HloModuleProto of HLO text, UTF-8. name: of the file, for messages.
 
-        Raises ArtifactError when the text is not one that jaxlib parses, or when parsing it ends the worker.
+        Raises ArtifactError if jaxlib does not parse the text, or if parsing it ends the worker.
         """
         if len(data) > MAXIMUM_TEXT_BYTES:
             raise ArtifactError(
@@ -229,7 +229,7 @@ class Translator:
             proto.unlink(missing_ok=True)
 
     def _start(self, size: int) -> tuple[Pool, Path]:
-        """Returns a pool whose worker may have as much memory as a text of that size needs."""
+        """Returns a pool whose worker may use the memory that a text of that size needs."""
         needed = TEXT_BASE_MEMORY_BYTES + TEXT_MEMORY_PER_BYTE * size
         if self._scratch is None:
             folder = ScratchFolder()
@@ -246,7 +246,7 @@ class Translator:
         return self._pool, self._scratch
 
     def _drop(self) -> None:
-        """Ends the worker; the next text gets another."""
+        """Ends the worker; the next text gets a new one."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None

@@ -1,2 +1,1 @@
-"""The effects of a custom call on each of its buffers, read from the payload of the call and never from its
-declaration."""
+"""Computes the effects of a custom call on each of its buffers from the call's payload, never from its declaration."""

@@ -1,9 +1,8 @@
-"""CallEffects: what a custom call does to the bytes of each buffer, and why that could not be told where it could not.
+"""Defines CallEffects: what a custom call does to the bytes of each buffer, and the reason where that is unknown.
 
-How a call uses the bytes of one buffer, beyond whether it reads or writes them.
-
-Every answer except UNKNOWN is proven: for all programs of the launch's grid, its scalars, and the size of the buffer.
-It holds if the kernel ends, and if no pointer leaves the buffer that it was made from.
+Beyond reads and writes it describes how a call uses the bytes of one buffer. Every value except UNKNOWN is proven: for
+all programs of the launch's grid, its scalars, and the size of the buffer, provided that the kernel terminates and no
+pointer leaves the buffer from which it was made.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,7 @@ from ligerdiag.model.findings import OutsideAccess, SourceLine
 
 
 class ReadsBeforeWrite(StrEnum):
-    """Whether a program may read an element that it has not written before: then the old content matters."""
+    """Whether a program may read an element that it has not written before, so that the old content matters."""
 
     NO = "no"
     YES = "yes"
@@ -43,12 +42,12 @@ class Neighbours(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldRead:
-    """A read of bytes that surely nobody has written before: whichever program comes first, it reads what stood there."""
+    """A read of bytes that nobody has written before: the first program to run reads the old content."""
 
     is_atomic: bool
-    """It is an atomic operation's, which reads what it updates."""
+    """An atomic operation reads the bytes that it updates."""
     line: SourceLine | None
-    """The kernel's; None where it is not known."""
+    """The kernel's line; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +60,11 @@ class OperandUse:
     reason: str = ""
     """The reason for UNKNOWN, one line; empty if nothing is UNKNOWN."""
     outside: tuple[OutsideAccess, ...] = ()
-    """What surely reaches out of the buffer, whatever the data; not all that does."""
+    """Accesses that certainly reach outside of the buffer, whatever the data; not necessarily all of them."""
     span: tuple[int, int] | None = None
-    """The first byte that may be written, and the one behind the last; None where that is not known, or none is."""
+    """The first byte that may be written, and the one after the last; None if unknown, or if none is written."""
     old_read: OldRead | None = None
-    """Of an output that the launcher does not zero: a read of what stood in its bytes before the launch, if one is sure."""
+    """For an output that the launcher does not zero: a certain read of its bytes from before the launch."""
 
     @property
     def is_unknown(self) -> bool:
@@ -78,13 +77,13 @@ class OperandUse:
 
 
 UNUSED = OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCoverage.NONE, neighbours=Neighbours.DISJOINT)
-"""Of a buffer whose pointer the kernel is not given, or does not use."""
+"""Use of a buffer whose pointer the kernel does not get, or does not use."""
 
 
 def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
-    """Returns what holds for any of the configurations; takes at least one.
+    """Returns the use that holds for every configuration; takes at least one.
 
-    A configuration that reads old content, or shares bytes, counts for all; coverage must be the same in each.
+    If one configuration reads old content, or shares bytes, the result does; coverage must be equal in all.
     """
     found = tuple(uses)
     reads = {use.reads_before_write for use in found}
@@ -122,24 +121,26 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """What holds if these two buffers are the same bytes, from the first to the last."""
+    """Properties of the kernel if these two buffers are exactly the same bytes."""
 
     reader: int
     """Number of the buffer through whose pointer is read: the call's operands, then its outputs."""
     writer: int
-    """Number of the buffer through whose pointer is written; the same one for what a kernel updates by one pointer."""
+    """Number of the buffer through whose pointer is written; equal to `reader` for a buffer that the kernel updates."""
     neighbours: Neighbours
-    """SHARED: a program surely reads what another one surely writes, and nothing makes either wait for the other.
-    DISJOINT: no program may read what another one may write. Never UNKNOWN: such a pair is left out."""
+    """SHARED: a program certainly reads bytes that another one certainly writes, and nothing orders the two. DISJOINT:
+    no program may read bytes that another one may write. Never UNKNOWN: such a pair is omitted.
+    """
     is_update: bool = False
-    """SHARED, and all that is read so the same program writes afterwards, as others do: of two that run at the same time
-    one loses its part."""
+    """SHARED, and a program afterwards writes all the bytes that it reads so, as others do: of two that run at the same
+    time one loses its update.
+    """
     line: SourceLine | None = None
-    """SHARED: the kernel's line that reads; None where it is not known."""
+    """SHARED: the kernel's line that reads; None if unknown."""
 
 
 def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
-    """Returns what holds for any of the configurations: shared in one is shared; disjoint must hold in all."""
+    """Returns the properties for any of the configurations: shared in one is shared; disjoint must hold in all."""
     by_pair: dict[tuple[int, int], list[InPlace]] = {}
     for configuration in found:
         for pair in configuration:
@@ -194,7 +195,7 @@ def join_all(accesses: Iterable[Access]) -> Access:
 
 
 def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False) -> OperandUse:
-    """Returns what follows from the access alone: whether a buffer is read and written."""
+    """Returns the use that follows from the access alone."""
     if access is Access.NONE and not zeroed:
         return UNUSED
     if access is Access.UNKNOWN:
@@ -212,9 +213,9 @@ def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False) -> O
 class CallEffects:
     """The effects of one custom call on its buffers.
 
-    An output's access is what the call does through that output's *own* pointer. An output that shares an operand's
-    bytes (`output_to_operand_aliasing`) may have no pointer of its own in the kernel: it is NONE then, and the
-    operand's access says what happens to the bytes.
+    An output's access is through that output's *own* pointer. An output that shares an operand's bytes
+    (`output_to_operand_aliasing`) may have no pointer in the kernel: its access is then NONE, and the operand's access
+    describes the bytes.
     """
 
     kernel: str
@@ -226,21 +227,21 @@ class CallEffects:
     reasons: tuple[str, ...] = ()
     """The reasons for UNKNOWN, one line each."""
     configurations: int = 1
-    """Number of configurations that the launcher may choose between (and runs, when it autotunes); the effects cover
-    all."""
+    """Number of configurations among which the launcher may choose (it runs all of them when it autotunes)."""
     saved: tuple[tuple[int, int], ...] = ()
-    """Pairs of buffers (operands, then outputs): a launcher that autotunes puts the first one back when both have one
-    address."""
+    """Pairs of buffers (operands, then outputs): an autotuning launcher restores the first one if both have one
+    address.
+    """
     grid: tuple[int, int, int] = (0, 0, 0)
     """Programs in x, y, z of the first configuration; zeros where there is no grid."""
     operand_uses: tuple[OperandUse, ...] = ()
-    """One per operand, through the operand's own pointer; where none are given, what follows from the accesses."""
+    """One per operand, through the operand's own pointer; derived from the accesses if none are given."""
     output_uses: tuple[OperandUse, ...] = ()
     """One per output, likewise."""
     in_place: tuple[InPlace, ...] = ()
-    """Of buffers that could stand in the same bytes, whether the kernel is safe there; if that is known."""
+    """Pairs of buffers that could have the same bytes, with the kernel's safety in that case, where known."""
     operand_stores: tuple[tuple[SourceLine, ...], ...] = ()
-    """One per operand: the lines of the kernel's Python source that write it; none where they are not known."""
+    """One per operand: the lines of the kernel's Python source that write it; empty if unknown."""
 
     def __post_init__(self) -> None:
         """Fills in the uses and lines that were not given."""
@@ -251,22 +252,22 @@ class CallEffects:
             object.__setattr__(self, "operand_stores", ((),) * len(self.operands))
 
     def is_put_back(self, operand: int, output: int) -> bool:
-        """Returns whether a launcher that autotunes restores the operand, in whose bytes that output alone stands."""
+        """Returns whether an autotuning launcher restores the operand, whose bytes only that output shares."""
         places = (operand, len(self.operands) + output)
         return any(first == operand and other in places for first, other in self.saved)
 
     def find_in_place(self, reader: int, writer: int) -> Neighbours:
-        """Returns what holds if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""
+        """Returns the properties if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""
         pair = self.get_in_place(reader, writer)
         return Neighbours.UNKNOWN if pair is None else pair.neighbours
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
-        """Returns what holds if these buffers (operands, then outputs) are the same bytes; None where nothing is known."""
+        """Returns the properties if these buffers (operands, then outputs) are the same bytes; None if unknown."""
         return next((pair for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer)), None)
 
 
 def create_unknown_effects(*, kernel: str, operands: int, outputs: int, reason: str) -> CallEffects:
-    """Effects of a call about which nothing is known but `reason`."""
+    """Returns the effects of a call about which only `reason` is known."""
     return CallEffects(
         kernel=kernel,
         operands=(Access.UNKNOWN,) * operands,

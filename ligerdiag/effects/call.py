@@ -1,16 +1,13 @@
 """Computes the effects of one custom call, whatever its target.
 
-Of calls that carry no kernel to read, `known_targets.toml` lists those that only read their operands and write their
-outputs. A target that is not in it is UNKNOWN, unless the user declares it (`declared`). There are no targets of NCCL:
-XLA's collectives are instructions of their own.
+A call that carries a kernel does what the kernel's IR says. For any other, `ligerdiag.hlo.custom_calls` lists the targets
+that only read their operands and write their outputs. A target that it does not list is UNKNOWN, unless the user declares
+it (`declared`).
 """
 
 import re
-import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 
 from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
 from ligerdiag.effects.mosaic.module import tell_apart
@@ -22,54 +19,25 @@ from ligerdiag.effects.payload import (
     parse_triton_ffi_call,
 )
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.custom_calls import CallTrait, find_traits, has_trait, load_notes
 from ligerdiag.hlo.module import HloInstruction
-
-KNOWN_TARGETS = Path(__file__).with_name("known_targets.toml")
-
-
-@cache
-def load_known_targets() -> re.Pattern[str]:
-    """Returns what matches the targets of libraries whose calls only read their operands and write their outputs."""
-    groups = tomllib.loads(KNOWN_TARGETS.read_text(encoding="utf-8"))["group"]
-    exact = [re.escape(target) for group in groups for target in group.get("targets", ())]
-    return re.compile(
-        "|".join([*exact, *(pattern for group in groups for pattern in group.get("patterns", ()))]), re.ASCII
-    )
-
-
-_BUFFER_CALLBACK = "it hands the operands' own buffers to a Python function"
-_MOSAIC = "a Mosaic GPU kernel, whose IR is not followed"
-
-_EXPLAINED = {
-    "mosaic_gpu": _MOSAIC,
-    "__gpu$xla.gpu.ptx": "a kernel in PTX, which is not followed",
-    # jax/_src/buffer_callback.py, jaxlib/gpu/py_client_gpu.cc
-    "xla_buffer_python_gpu_callback": _BUFFER_CALLBACK,
-    "xla_buffer_python_gpu_callback_cmd_buffer": _BUFFER_CALLBACK,
-    "xla_buffer_python_cpu_callback": _BUFFER_CALLBACK,
-}
-"""Notes on targets whose effects depend on their users."""
 
 # jax/experimental/mosaic/gpu/core.py names the kernel's host function so; in MLIR's bytecode strings end with a zero.
 # `stable_mosaic_gpu` is the dialect of every module.
 _MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)(?!stable_)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?=\x00|\\00)", re.ASCII)
-_FOLLOWED_MOSAIC = "mosaic_gpu_v2"
 
 
 def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    """Effects of a call to a known target; UNKNOWN for any other."""
-    if load_known_targets().fullmatch(target):
+    """Returns the effects of a call to a known target; UNKNOWN for any other."""
+    if has_trait(target, CallTrait.READS_ONLY):
         return CallEffects(
             kernel=target,
             operands=(Access.READ,) * operands,
             outputs=(Access.WRITE,) * outputs,
         )
-    kernel = _find_mosaic_name(backend_config) if _EXPLAINED.get(target) is _MOSAIC else ""
-    what = (
-        f"`{target}`: {_EXPLAINED[target]}"
-        if target in _EXPLAINED
-        else f"no table entry for custom-call target `{target}`"
-    )
+    kernel = _find_mosaic_name(backend_config) if has_trait(target, CallTrait.UNREAD_MOSAIC) else ""
+    note = load_notes().get(target)
+    what = f"`{target}`: {note}" if note else f"no table entry for custom-call target `{target}`"
     return create_unknown_effects(
         kernel=kernel or target,
         operands=operands,
@@ -84,16 +52,16 @@ def _find_mosaic_name(backend_config: bytes) -> str:
     return tell_apart(match[1].decode("ascii"), backend_config) if match else ""
 
 
-_KERNEL_PARSERS: dict[str, Callable[[bytes], tuple[LaunchConfiguration, ...]]] = {
-    "triton_kernel_call": parse_triton_call,
-    "triton_kernel_call_ffi": parse_triton_ffi_call,
-    "__gpu$xla.gpu.triton": parse_pallas_call,
+_KERNEL_PARSERS: Mapping[CallTrait, Callable[[bytes], tuple[LaunchConfiguration, ...]]] = {
+    CallTrait.JAX_TRITON: parse_triton_call,
+    CallTrait.JAX_TRITON_FFI: parse_triton_ffi_call,
+    CallTrait.PALLAS_TRITON: parse_pallas_call,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomCall:
-    """The parts of a custom-call instruction that its effects depend on."""
+    """The parts of a custom-call instruction that determine its effects."""
 
     target: str
     backend_config: bytes
@@ -102,43 +70,43 @@ class CustomCall:
     outputs: int
     """Number of its outputs: the leaves of a tuple, one for an array."""
     sizes: tuple[int | None, ...] = ()
-    """Bytes of each operand, then of each output, None where not known; () where none are."""
+    """Bytes of each operand, then of each output, None where unknown; () if all are unknown."""
 
 
 def carries_kernel(target: str) -> bool:
     """Returns whether calls to `target` carry a kernel in Triton IR."""
-    return target in _KERNEL_PARSERS
+    return has_trait(target, CallTrait.CARRIES_TRITON)
 
 
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
-    """Returns the operands that the call of a library's function declares to overwrite: those that an output aliases.
+    """Returns the operands that a library call declares to overwrite: those that an output aliases.
 
-    None where that says nothing of the others: the call has side effects, hands out the operands' own buffers, or brings
-    a kernel, whose code tells.
+    Returns None if that says nothing about the other operands: the call has side effects, exposes the operands' own
+    buffers, or carries a kernel, whose code decides.
     """
     target = call.proto.custom_call_target
-    brings_code = carries_kernel(target) or target in _EXPLAINED or target == _FOLLOWED_MOSAIC
+    brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL)
     return None if brings_code or call.proto.custom_call_has_side_effect else frozenset(call.operand_output_aliases)
 
 
 def explain_untrusted(call: HloInstruction) -> str:
-    """Returns why the aliases of a call do not say all that it overwrites, see `find_aliased`; empty where they do."""
+    """Returns why a call's aliases may not cover all its writes, see `find_aliased`; empty if they do."""
     target = call.proto.custom_call_target
-    if carries_kernel(target) or target == _FOLLOWED_MOSAIC:
+    if needs_parser(target):
         return "the call brings a kernel whose code could not be followed"
-    if target in _EXPLAINED:
+    if has_trait(target, CallTrait.UNREAD_KERNEL):
         return "the call hands out the operands' own buffers"
     return "the call has side effects" if call.proto.custom_call_has_side_effect else ""
 
 
 def needs_parser(target: str) -> bool:
     """Returns whether the effects of calls to `target` come from IR that a parser in C++ reads."""
-    return carries_kernel(target) or target == _FOLLOWED_MOSAIC
+    return has_trait(target, CallTrait.CARRIES_TRITON | CallTrait.MOSAIC)
 
 
 def parse_configurations(target: str, backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the launches that a call to `target` may do, () where it carries no kernel; raises ArtifactError."""
-    parse = _KERNEL_PARSERS.get(target)
+    """Returns the possible launches of a call to `target`, () if it carries no kernel; raises ArtifactError."""
+    parse = _KERNEL_PARSERS.get(find_traits(target) & CallTrait.CARRIES_TRITON)
     return () if parse is None else parse(backend_config)
 
 
@@ -147,13 +115,13 @@ def compute_call_effects(
 ) -> CallEffects:
     """Returns the effects of the call on each buffer; UNKNOWN, with a reason, if its payload cannot be read.
 
-    sizes: see `CustomCall`. Without them it is not known whether a kernel writes all of a buffer.
+    sizes: see `CustomCall`. Without them, whether a kernel writes all of a buffer is unknown.
 
     For a target that carries a kernel this imports Triton, or JAX for a Mosaic GPU kernel, and gives its MLIR parser
-    the payload's bytes: a hostile payload can kill the process. `isolated` does the same in another one.
+    the payload's bytes: a hostile payload can kill the process. `isolated` runs this in another process.
     """
-    if target == _FOLLOWED_MOSAIC:
-        return _compute_mosaic_effects(backend_config, operands, outputs)
+    if has_trait(target, CallTrait.MOSAIC):
+        return _compute_mosaic_effects(target, backend_config, operands, outputs)
     if not carries_kernel(target):
         return compute_listed_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
     try:
@@ -166,12 +134,10 @@ def compute_call_effects(
     return compute_kernel_effects(calls, operands=operands, outputs=outputs, sizes=sizes)
 
 
-def _compute_mosaic_effects(backend_config: bytes, operands: int, outputs: int) -> CallEffects:
+def _compute_mosaic_effects(target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
     from ligerdiag.effects.mosaic.module import compute_mosaic_effects
 
-    effects = compute_mosaic_effects(
-        target=_FOLLOWED_MOSAIC, backend_config=backend_config, operands=operands, outputs=outputs
-    )
-    if effects.kernel != _FOLLOWED_MOSAIC:
+    effects = compute_mosaic_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
+    if effects.kernel != target:
         return effects
-    return replace(effects, kernel=_find_mosaic_name(backend_config) or _FOLLOWED_MOSAIC)
+    return replace(effects, kernel=_find_mosaic_name(backend_config) or target)

@@ -1,22 +1,18 @@
-"""The user's declarations of what custom calls write, for calls without IR to read.
+"""Parses and applies the user's declarations of what custom calls write, for calls without IR.
 
-```toml
-[tool.ligerdiag.effects.my_ffi_target]
-writes = [0]        # numbers of the operands that the call overwrites
-reads = [1, 2]      # optional; all operands where it is left out
+```toml [tool.ligerdiag.effects.my_ffi_target] writes = [0]        # numbers of the operands that the call overwrites
+reads = [1, 2]      # optional; all operands if missing
 
-[tool.ligerdiag.effects."my_library_*"]
-writes = "aliased"  # no operand but those that an output of the call aliases
-```
+[tool.ligerdiag.effects."my_library_*"] writes = "aliased"  # only operands that an output of the call aliases ```
 
-1. The name is a custom call's target or its kernel's name; where both are declared, the kernel's own counts. Where neither
-   is, a pattern of targets (`*`, `?`) that says `writes = "aliased"`; the first one counts.
-2. A declaration applies to an operand that is UNKNOWN. An operand whose effects are known stays as it was found, and if
-   that contradicts the declaration, the contradiction is reported.
-3. A declared write promises neither that every element is overwritten nor that the old content does not matter. Outputs
-   of a declared call count as written.
-4. `"aliased"` trusts what the call itself declares. It holds for calls of a library's function that have no side effects;
-   never for a kernel whose code could not be followed, or for a callback that is handed the operands' own buffers.
+The name is a custom call's target or its kernel's name; the kernel's name wins. If neither is declared, the first
+matching pattern of targets (`*`, `?`) with `writes = "aliased"` applies.
+
+A declaration applies to an operand with UNKNOWN effects. Known effects stay, and a declaration that contradicts them is
+reported. A declared write implies neither that every element is overwritten nor that the old content does not matter.
+Outputs of a declared call count as written. `"aliased"` trusts the call's own declaration. It applies to library calls
+without side effects; never to a kernel whose code could not be followed, or to a callback that gets the operands' own
+buffers.
 """
 
 import difflib
@@ -34,10 +30,10 @@ _ALIASED = "aliased"
 _NOT_FOLLOWED = "is declared, and its kernel was not followed"
 NOT_BELIEVED = f'`writes = "{_ALIASED}"` is declared, and not believed'
 _ASKS = "say what it writes under"
-"""In a reason that asks for a declaration."""
+"""Part of a reason that asks for a declaration."""
 _NO_CALL = "the program lacks the call"
 _LARGEST = 10_000
-"""An operand number above it is a slip of the keyboard."""
+"""A larger operand number is a typing error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +50,17 @@ class DeclaredEffects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """A declaration that is not so."""
+    """A declaration that is untrue."""
 
     target: str
-    """The name under which it was declared."""
+    """The declared name."""
     kernel: str
     """Name of the call's kernel, or its target."""
     operand: int
     declared: Access
-    """NONE where the call has no such operand, and `declared` names one."""
+    """NONE if the call has no such operand, although `declared` names one."""
     found: Access
-    """The effects by the call's own IR, or by the table of known targets; NONE if there is no such operand."""
+    """The effects according to the call's own IR, or the table of known targets; NONE if there is no such operand."""
 
 
 def parse_declarations(
@@ -130,7 +126,7 @@ def _is_pattern(name: str) -> bool:
 
 
 def find_declaration(declarations: Sequence[DeclaredEffects], *, target: str, kernel: str) -> DeclaredEffects | None:
-    """Returns the declaration for a call of this target with this kernel; see 1 above."""
+    """Returns the declaration for a call of this target with this kernel; the kernel's name wins."""
     by_name = {declaration.name: declaration for declaration in declarations}
     patterns = (one for one in declarations if _is_pattern(one.name) and fnmatchcase(target, one.name))
     return by_name.get(kernel) or by_name.get(target) or next(patterns, None)
@@ -144,10 +140,10 @@ def apply_declarations(
     aliased: frozenset[int] | None = None,
     untrusted: str = "",
 ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
-    """The effects of a call of `target` with what is declared of it, and where that contradicts what was found.
+    """Returns the effects of a call of `target` with its declaration applied, and the contradictions.
 
-    aliased: the operands that an output of the call aliases; None where it is not to be trusted in that, see 4.
-    untrusted: why not.
+    aliased: the operands that an output of the call aliases; None if `"aliased"` may not be trusted. untrusted: the
+    reason for that.
     """
     declared = find_declaration(declarations, target=target, kernel=effects.kernel)
     if declared is None:
@@ -164,10 +160,13 @@ def apply_declarations(
     contradictions = [
         _contradict(declared, effects, number, Access.NONE) for number in sorted(named) if number >= count
     ]
+    is_of_another = bool(contradictions)  # of a call with more operands: of those of this one it says little
     operands = list(effects.operands)
     uses = list(effects.operand_uses)
     for number, found in enumerate(effects.operands):
         said = _get_declared(declared, number)
+        if found is Access.UNKNOWN and is_of_another and not said.writes:
+            continue
         if found is Access.UNKNOWN:
             operands[number] = said
             uses[number] = compute_plain_use(said, f"`{declared.name}` {_NOT_FOLLOWED}")
@@ -208,7 +207,7 @@ def _get_declared(declared: DeclaredEffects, number: int) -> Access:
 
 
 def _contradicts(declared: DeclaredEffects, said: Access, found: Access, use: OperandUse) -> bool:
-    """A write that is not declared, or declared and not there; a read only where the reads are declared one by one."""
+    """Returns whether a write is undeclared, or declared and absent; a read only if reads are declared one by one."""
     if said.writes != found.writes:
         return said.writes or use.coverage is not WriteCoverage.NONE
     return declared.reads is not None and found.reads and not said.reads

@@ -1,9 +1,8 @@
-"""Computes the effects of many custom calls in worker processes, asks once for each distinct call, and keeps answers
-on disk.
+"""Computes the effects of custom calls in worker processes, once for each distinct call, and caches them on disk.
 
-The kernels' IR comes from anywhere and Triton's parser is C++: it may crash, hang or eat memory. Each payload is a job
-of its own; a worker's death or timeout costs only that one answer, which is UNKNOWN then (and not kept). The workers
-run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything from the current folder.
+The kernels' IR comes from anywhere and Triton's parser is C++: it may crash, hang or exhaust memory. Each payload is a
+job of its own; a worker's death or timeout costs only that one result, which is then UNKNOWN (and not cached). The
+workers run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything from the current folder.
 """
 
 import fcntl
@@ -32,25 +31,26 @@ from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import WorkerDied, WorkerTimeout
 
 ANALYSIS_VERSION = 14
-"""Part of every cache key; raise it with every change that can change an answer."""
+"""Part of every cache key; increase it with every change that can change a result."""
 
 LENT = "lent"
-"""Name, in a directory of the cache, of a link to another one, whose entries are read and never written."""
+"""Name, in a cache directory, of a link to another one, whose entries are read and never written."""
 
 WORKER_MEMORY = 16 * 2**30
-"""Bytes of data of a worker."""
+"""Bytes of data that a worker may use."""
 
 _CALLS_PER_WORKER = 16
-"""A kernel takes milliseconds and a worker half a second to start, so few calls are not worth a second worker."""
+"""A kernel takes milliseconds and a worker half a second to start, so few calls do not justify a second worker."""
 
 
 def compute_effects_isolated(
     calls: Sequence[CustomCall], *, cache_directory: Path | None, timeout: float, readers: Pool | None = None
 ) -> list[CallEffects]:
-    """The effects of each call, in order; `timeout` is in seconds per call. Never raises for what a call carries.
+    """Returns the effects of each call, in order; `timeout` is in seconds per call. Never raises because of a call's
+    content.
 
-    Equal calls are computed once. Answers are kept in `cache_directory` (created when missing), where there is one.
-    readers: workers that run `EFFECTS_WORKER` with the Triton that made the kernels; None where that is our own.
+    Equal calls are computed once. Results are cached in `cache_directory` (created when missing), if given. readers:
+    workers that run `EFFECTS_WORKER` with the Triton that made the kernels; None if that is our own.
     """
     triton = None if readers is None else readers.toolchain.versions["triton"]
     keys = [_compute_key(call, triton) for call in calls]
@@ -83,13 +83,13 @@ def compute_effects_isolated(
 def _compute_in_workers(
     missing: dict[str, CustomCall], cache_directory: Path | None, timeout: float
 ) -> dict[str, CallEffects]:
-    """With our own Triton."""
+    """Computes effects with our own Triton."""
     with _open_own_readers(len(missing), timeout) as readers:
         return _compute_elsewhere(missing, cache_directory, readers)
 
 
 def _open_own_readers(count: int, timeout: float) -> Pool:
-    """Returns workers with our own Triton, for so many kernels."""
+    """Returns workers with our own Triton, for this number of kernels."""
     return Pool(
         toolchain=describe_interpreter(),
         jobs=min(count_cores(), -(-count // _CALLS_PER_WORKER)),
@@ -145,7 +145,7 @@ def _compute_key(call: CustomCall, triton: str | None = None) -> str:
 
 
 def _find_entry(directory: Path, key: str) -> Path:
-    """Returns where the cache has this entry: in the directory itself, or in the one that is lent to it."""
+    """Returns the path of this entry: in the directory itself, or in the one that is lent to it."""
     own, lent = directory / f"{key}.json", directory / LENT / f"{key}.json"
     return lent if not own.exists() and lent.exists() else own
 
@@ -186,8 +186,8 @@ def _write(directory: Path, key: str, text: str) -> None:
 
 
 def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, readers: Pool) -> Mapping[str, Path]:
-    """Returns files with the operations of modules of Triton IR, by the sha256 of a module; those that even the Triton
-    that made them does not read are left out.
+    """Returns files with the operations of modules of Triton IR, by the sha256 of a module; omits modules that even
+    their own Triton cannot read.
 
     readers: workers that run `EFFECTS_WORKER` with that Triton.
     """
@@ -197,7 +197,7 @@ def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, read
 
 
 def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Mapping[str, Path]:
-    """Returns the same, read by workers with our own Triton: a module of a stranger ends none but them."""
+    """Returns the same, read by workers with our own Triton: a hostile module kills only a worker."""
     found = {hashlib.sha256(source).hexdigest(): source for source in sources}
     files = _list_module_files(found, _get_triton_version(), cache_directory)
     missing = sum(not path.exists() for path in files.values())
@@ -208,7 +208,7 @@ def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Ma
 
 
 def _list_module_files(names: Iterable[str], version: str, cache_directory: Path) -> dict[str, Path]:
-    """By the sha256 of a module. version: of the Triton that reads it."""
+    """Returns the files by the sha256 of a module. version: of the Triton that reads it."""
     keys = {name: hashlib.sha256(f"{ANALYSIS_VERSION}\0{version}\0{name}".encode()).hexdigest() for name in names}
     return {name: _find_entry(cache_directory, key) for name, key in keys.items()}
 
@@ -224,22 +224,22 @@ def _read_modules(found: Mapping[str, bytes], files: Mapping[str, Path], readers
 
 
 TIMEOUT = 60.0
-"""Seconds that following one kernel's IR may take."""
+"""Seconds for following one kernel's IR."""
 
 
 type _Question = tuple[CustomCall, frozenset[int] | None, str]
-"""A call, the operands that it declares to overwrite, and why that is not all."""
+"""A call, the operands that it declares to overwrite, and why there may be others."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallEffectsReader:
-    """Effects of custom calls with what is declared of them, kept: the same ones are asked about again and again."""
+    """Effects of custom calls with declarations applied, cached: the same calls are looked up many times."""
 
     cache: Path | None
     declared: Sequence[DeclaredEffects] = ()
-    """What is believed of operands whose effects are unknown."""
+    """Declarations for operands with unknown effects."""
     readers: Pool | None = None
-    """Workers that read kernels with the Triton that made them, where that is not ours."""
+    """Workers that read kernels with the Triton that made them, if that is not ours."""
     _found: dict[CustomCall, CallEffects] = field(default_factory=dict[CustomCall, CallEffects])
     _settled: dict[_Question, tuple[CallEffects, tuple[Contradiction, ...]]] = field(
         default_factory=dict[_Question, tuple[CallEffects, tuple[Contradiction, ...]]]
@@ -247,10 +247,10 @@ class CallEffectsReader:
     _described: dict[int, tuple[HloInstruction, CustomCall]] = field(
         default_factory=dict[int, tuple[HloInstruction, CustomCall]]
     )
-    """By the instruction's `id()`, which is its own as long as it is kept."""
+    """By the instruction's `id()`, which is unique while it is referenced here."""
 
     def read(self, *modules: HloModule, others: Sequence[CustomCall] = ()) -> None:
-        """Finds out about all custom calls of the modules, and about the others, together."""
+        """Computes the effects of all custom calls of the modules, and of the others, together."""
         self._described.clear()  # an instruction holds its operands, and so the whole of an earlier module
         own = [self._describe(call) for module in modules for _, call in module.iterate_custom_calls()]
         calls = dict.fromkeys((*own, *others))
@@ -261,15 +261,15 @@ class CallEffectsReader:
         self._found.update(zip(missing, found, strict=True))
 
     def find(self, call: HloInstruction) -> CallEffects:
-        """The effects of a custom call of a module that was read."""
+        """Returns the effects of a custom call of a module that was read."""
         return self._settle(self._describe(call), find_aliased(call), explain_untrusted(call))[0]
 
     def find_other(self, call: CustomCall) -> CallEffects:
-        """The effects of one of the others that were read."""
+        """Returns the effects of one of the other calls that were read."""
         return self._settle(call, None)[0]
 
     def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
-        """What is declared of a custom call of a module that was read, and is not so."""
+        """Returns the untrue declarations for a custom call of a module that was read."""
         return self._settle(self._describe(call), find_aliased(call), explain_untrusted(call))[1]
 
     def _settle(

@@ -1,12 +1,12 @@
-"""From a kernel's effects on its arguments to its custom call's effects on its buffers.
+"""Maps a kernel's effects on its arguments to its custom call's effects on its buffers.
 
 The launcher (jaxlib/gpu/triton_kernels.cc, KernelCall::Launch) gives each parameter that is an array or a tensor
-descriptor the next buffer of the call, operands first, then outputs, whatever the parameters are called. Buffers that
-are left over get no pointer: with jax-triton since 0.4 those are the outputs that stand for a Ref, last in the list.
-(Its deprecated `input_output_aliases` can alias an output that is not last: the kernel's pointers then really are shifted
-by one.) With jax-triton before 0.4 an aliased output has a pointer of its own after the inputs'.
-Constants, None and values equal to 1 are gone from the parameters and from the function's arguments alike.
-An autotuning launcher runs all configurations on the real buffers before it picks one, so the effects are of all.
+descriptor the next buffer of the call, operands first, then outputs, whatever the parameters are called. The remaining
+buffers get no pointer: with jax-triton since 0.4 those are the outputs of Refs, last in the list. (Its deprecated
+`input_output_aliases` can alias an output that is not last: the kernel's pointers are then shifted by one.) With
+jax-triton before 0.4 an aliased output has a pointer of its own after the inputs'. Constants, None and values equal to
+1 are missing from both the parameters and the function's arguments. An autotuning launcher runs all configurations on
+the real buffers before it picks one, so the effects include all of them.
 """
 
 from collections.abc import Sequence
@@ -32,16 +32,15 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 
 _STRANGE_IR = (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError)
-"""Errors on strange IR, which no compiler makes: a payload from anywhere may hold it, and its effects on memory are
-still valid."""
+"""Errors on IR that no compiler makes: a payload may contain it, and its effects on memory are still valid."""
 
 
 def compute_kernel_effects(
     calls: Sequence[LaunchConfiguration], *, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
-    """Effects of a custom call that launches one of `calls` on its buffers; UNKNOWN where in doubt.
+    """Returns the effects of a custom call that launches one of `calls` on its buffers; UNKNOWN where in doubt.
 
-    sizes: bytes of each operand, then each output; () where they are not known.
+    sizes: bytes of each operand, then each output; () if unknown.
     """
     modules: dict[bytes, TtirModule | str] = {}
     sizes = tuple(sizes) if len(sizes) == operands + outputs else (None,) * (operands + outputs)
@@ -111,7 +110,7 @@ def _compute_configuration(
 
 
 def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> CallEffects:
-    """What the kernel may write; that it reads all operands is assumed."""
+    """Returns the possible writes of the kernel; it is assumed to read all operands."""
     parameters = call.parameters or ()
     buffers = [number for number, parameter in enumerate(parameters) if parameter.is_buffer]
     if len(buffers) > operands + outputs:
@@ -141,7 +140,7 @@ def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> C
 def _find_operand_stores(
     module: TtirModule, entry: str, numbers: Sequence[int | None], operands: int
 ) -> tuple[tuple[SourceLine, ...], ...]:
-    """One per operand of the call."""
+    """Returns the store lines of each operand of the call."""
     found: list[tuple[SourceLine, ...]] = [()] * operands
     for number, lines in zip(numbers, find_store_lines(module, entry), strict=False):
         if number is not None and number < operands:
@@ -158,7 +157,7 @@ def _get_parameters(call: LaunchConfiguration, effects: ArgumentEffects) -> Sequ
 
 
 def _assign_buffers(call: LaunchConfiguration, effects: ArgumentEffects, total: int) -> list[int | None] | str:
-    """Per argument the number of its buffer, None for a scalar; or why the kernel's arguments do not fit the call."""
+    """Returns for each argument the number of its buffer, None for a scalar; or why the arguments do not fit the call."""
     arguments = len(effects.accesses)
     if call.parameters is None:
         if arguments != total or not all(effects.is_pointer):

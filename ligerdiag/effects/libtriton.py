@@ -1,12 +1,10 @@
-"""Triton's MLIR bindings, as far as they are used here, with types; and what only the printed form of Triton IR says.
+"""Typed access to Triton's MLIR bindings, and a parser for facts that only the printed form of Triton IR has.
 
 Importing this module imports Triton. Operations and values are handles into a module that must be kept alive.
 
-Parses what only the printed form of Triton IR shows: attributes, and the targets of branches.
-
-Triton's bindings give neither attributes of integer kind nor successors. MLIR prints one operation a line; operations
-without regions are in the text in the order of the walk, so each can be matched with its line. A text that does not fit
-gives no lines at all, and results that need them are unknown.
+Triton's bindings give neither integer attributes nor successors of branches. MLIR prints one operation per line;
+operations without regions are in the text in the order of the walk, so each can be matched with its line. If the text
+does not fit, there are no lines at all, and results that need them are unknown.
 """
 
 import importlib
@@ -87,15 +85,16 @@ class _Backend(Protocol):
 _LOCATION = re.compile(r" loc\((?:#loc\d*|unknown)\)$", re.MULTILINE)
 
 _BACKENDS = ("nvidia", "amd")
-"""Submodules that bring the dialects of one vendor's kernels; a build of Triton may lack one."""
+"""Submodules with the dialects of one vendor's kernels; a build of Triton may lack one."""
 
 
 _BYTECODE = b"ML\xefR"
 
 
 def print_module(module: Module) -> str:
-    """Returns the module's text without locations. Triton before 3.5 or so has no such printer: there they are cut
-    off."""
+    """Returns the module's text without locations. Triton before about 3.5 has no such printer; locations are then cut
+    off.
+    """
     printer = getattr(module, "str_nodebug", None)
     return module.str_nodebug() if printer is not None else _LOCATION.sub("", module.str())
 
@@ -103,9 +102,9 @@ def print_module(module: Module) -> str:
 def parse_module(source: bytes) -> tuple[Module, _Context]:
     """Returns the verified MLIR module in `source` (text or bytecode) and the context that must outlive it.
 
-    Bytecode is bound to the version of the dialects that wrote it. Pallas's is written by jaxlib, and if Triton refuses
-    it, jaxlib is asked for its text. Raises ArtifactError when Triton's parser or verifier refuses that, too. Hostile
-    input can also kill the process: see `isolated`.
+    Bytecode depends on the version of the dialects that wrote it. jaxlib writes Pallas's, and if Triton refuses it,
+    jaxlib converts it to text. Raises ArtifactError when Triton's parser or verifier refuses that too. Hostile input
+    can also kill the process: see `isolated`.
     """
     try:
         return _parse(source)
@@ -117,7 +116,7 @@ def parse_module(source: bytes) -> tuple[Module, _Context]:
 
 
 def _render_by_jaxlib(bytecode: bytes) -> bytes:
-    """Returns the text of a module in bytecode, empty where jaxlib does not take it."""
+    """Returns the text of a module in bytecode, empty if jaxlib refuses it."""
     try:
         ir: Any = importlib.import_module("jaxlib.mlir.ir")
         dialect: Any = importlib.import_module("jaxlib.triton.dialect")
@@ -130,13 +129,14 @@ def _render_by_jaxlib(bytecode: bytes) -> bytes:
 
 
 NOT_UNDERSTOOD = "is not understood by triton"
-"""In the reason why a kernel's effects are unknown, where its IR could not be read at all."""
+"""Part of the reason for a kernel's unknown effects if its IR could not be read at all."""
 _OLDER = re.compile(rb"(\btt\.reshape %[\w#]+) \{allow_reorder = (?:(true)|false)\}")
-"""Triton up to 3.1 writes an attribute's value where later ones write its name alone: each sum of a whole block has it."""
+"""Triton up to 3.1 writes an attribute's value where later ones write only its name: each sum of a whole block has it.
+"""
 
 
 def _parse(source: bytes) -> tuple[Module, _Context]:
-    """Parses the text. One that an older Triton wrote is translated, where it is not understood as it is."""
+    """Parses the text. A text of an older Triton is translated if it is refused."""
     try:
         return _parse_as_it_is(source)
     except ArtifactError:
@@ -172,15 +172,16 @@ _LABEL = re.compile(r"\s*\^bb(\d+)", re.ASCII)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*?)(?:, [#@].*)?>\Z", re.DOTALL)
 _SIZES = re.compile(r"tensor<((?:\d+x)*)|tensordesc<((?:\d+x)+)")
-"""A descriptor's block is a tensor of its own until Triton 3.8 or so, and its sizes stand alone since."""
+"""A descriptor's block is a tensor until about Triton 3.8; since then its sizes are written alone."""
 _WIDTHS = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "index": 8}
 _INTEGER = re.compile(r"[su]?i(\d{1,3})\Z", re.ASCII)
 
 
 def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """For each operation without regions, by name in the order of the walk, its line; () where the text does not fit.
+    """Returns the line of each operation without regions, by name in the order of the walk; () if the text does not
+    fit.
 
-    A `scf.yield` without operands may be left out of the text and must be left out of `names`.
+    A `scf.yield` without operands may be missing from the text and must be missing from `names`.
     """
     wanted = set(names)
     lines: list[str] = []
@@ -200,8 +201,9 @@ def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """For each operation with regions, by name in the order of the text, the line that opens its first region; () where
-    the text does not fit."""
+    """Returns for each operation with regions, by name in the order of the text, the line that opens its first region;
+    () if the text does not fit.
+    """
     wanted = set(names)
     lines: list[str] = []
     found: list[str] = []
@@ -214,7 +216,9 @@ def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_successors(line: str) -> tuple[int, ...]:
-    """Numbers of the blocks that a branch names, in its order; `^bb3` is block 3 of the function, 0 its entry."""
+    """Returns the numbers of the blocks that a branch names, in its order; `^bb3` is block 3 of the function, 0 its
+    entry.
+    """
     return tuple(int(number) for number in re.findall(r"\^bb(\d+)", _STRING.sub("", line)))
 
 
@@ -239,8 +243,9 @@ def parse_word(line: str, name: str) -> str:
 
 
 def parse_constant(line: str) -> int | None:
-    """Returns the integer, or truth value as 0 or 1, of an `arith.constant`, that of each element of a tensor; None for
-    others."""
+    """Returns the integer, or boolean as 0 or 1, of an `arith.constant`, or of each element of a tensor; None for
+    others.
+    """
     match = re.search(r"arith\.constant (?:\{.*?\} )?(?:dense<)?(-?\d+|true|false)>?(?: : |\s*$)", line)
     if match is None:
         return None
@@ -248,19 +253,19 @@ def parse_constant(line: str) -> int | None:
 
 
 def parse_shape(type_text: str) -> tuple[int, ...]:
-    """Sizes of a tensor type, () of anything else; of a descriptor or a block pointer those of its block."""
+    """Returns the sizes of a tensor type, () for anything else; for a descriptor or a block pointer those of its block."""
     match = _SIZES.search(type_text)
     return tuple(int(size) for size in (match[1] or match[2] or "").split("x")[:-1]) if match else ()
 
 
 def parse_element(type_text: str) -> str:
-    """Returns the element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; the type itself of anything else."""
+    """Returns the element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; any other type itself."""
     match = _TENSOR.match(type_text)
     return match[2] if match else type_text
 
 
 def parse_width(element: str) -> int | None:
-    """Bytes of an element of this type in memory; None where it is not known."""
+    """Returns the bytes of an element of this type in memory; None if unknown."""
     if element.startswith("!tt.ptr"):
         return 8
     if element in _WIDTHS:
@@ -275,7 +280,7 @@ def parse_width(element: str) -> int | None:
 
 
 def parse_bits(element: str) -> int | None:
-    """Bits of an integer type; None for another."""
+    """Returns the bits of an integer type; None for another."""
     if element == "index":
         return 64
     match = _INTEGER.match(element)
@@ -293,5 +298,5 @@ def parse_pointee(type_text: str) -> str:
 
 
 def count_elements(shape: Sequence[int]) -> int:
-    """Their product."""
+    """Returns the product of the sizes."""
     return prod(shape)

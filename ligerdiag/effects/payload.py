@@ -1,10 +1,9 @@
-"""Reads the kernels inside a Triton custom call: jax-triton's of both generations, and Pallas's.
+"""Parses the kernels inside a Triton custom call: jax-triton's of both generations, and Pallas's.
 
-| target | backend config |
-|---|---|
-| `triton_kernel_call` (jax-triton before 0.4) | `zlib.compress(TritonAnyKernelCall)` |
-| `triton_kernel_call_ffi` (since 0.4) | attribute dictionary, the same bytes in its string `opaque` |
-| `__gpu$xla.gpu.triton` (Pallas) | attribute dictionary, the kernel as MLIR bytecode in its string `ir` |
+target                                     backend config
+`triton_kernel_call` (jax-triton < 0.4)    `zlib.compress(TritonAnyKernelCall)`
+`triton_kernel_call_ffi` (since 0.4)       attribute dictionary, the same bytes in its string `opaque`
+`__gpu$xla.gpu.triton` (Pallas)            attribute dictionary, the kernel as MLIR bytecode in its string `ir`
 """
 
 import json
@@ -30,8 +29,8 @@ _NAMED = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
 def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
     """Returns the string attributes of a dictionary such as `{opaque = "x\\9C"}`, unescaped; other kinds are skipped.
 
-    Takes XLA's GpuBackendConfig (JSON, the dictionary in `custom_call_backend_config.attributes`), too. Raises
-    ArtifactError where it is neither.
+    Also takes XLA's GpuBackendConfig (JSON, the dictionary in `custom_call_backend_config.attributes`). Raises
+    ArtifactError if it is neither.
     """
     text = backend_config.strip()
     if text.startswith(b'{"'):
@@ -68,7 +67,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 
 PAYLOAD_LIMIT = 64 * 1024 * 1024
-"""Bytes; a decompressed payload above it is refused. Real ones are below one mebibyte per configuration."""
+"""Bytes; a larger decompressed payload is refused. Real ones are below one mebibyte per configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +79,9 @@ class Parameter:
     bytes_to_zero: int = 0
     """Number of bytes of the buffer that the launcher sets to zero before the kernel runs."""
     value: int | None = None
-    """Of a scalar that is an integer or a truth value."""
+    """Value of a scalar that is an integer or a boolean."""
     number: int | float | None = None
-    """Of any scalar."""
+    """Value of any scalar."""
     is_descriptor: bool = False
     """Whether the buffer is passed as a tensor descriptor."""
 
@@ -93,20 +92,21 @@ class LaunchConfiguration:
 
     function: str
     mlir: bytes
-    """The kernel's Triton IR before any of Triton's passes: MLIR text or bytecode; empty where there is `ptx` alone."""
+    """The kernel's Triton IR before any of Triton's passes: MLIR text or bytecode; empty if there is only `ptx`."""
     parameters: tuple[Parameter, ...] | None
-    """None where the payload does not say: then every buffer is a parameter."""
+    """None if the payload does not say: every buffer is then a parameter."""
     grid: tuple[int, int, int]
-    """Programs along each axis; -1 where the payload does not say."""
+    """Programs along each axis; -1 if the payload does not say."""
     ptx: str = ""
-    """The kernel's PTX, where the payload holds no IR."""
+    """The kernel's PTX, if the payload has no IR."""
     saved: tuple[tuple[int, int], ...] = ()
-    """Pairs of the call's buffers, operands before outputs: a launcher that autotunes puts the first one back when both
-    have one address."""
+    """Pairs of the call's buffers, operands before outputs: an autotuning launcher restores the first one if both have
+    one address.
+    """
 
 
 class NoIrError(ArtifactError):
-    """The payload names a kernel and holds machine code alone, as some libraries serialize it."""
+    """The payload names a kernel and has only machine code, as some libraries serialize it."""
 
     def __init__(self, kernel: str) -> None:
         super().__init__(

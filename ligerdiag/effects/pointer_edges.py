@@ -1,26 +1,21 @@
-"""Edges along which one pointer of a function may become another, and what each operation does to memory.
+"""Finds which pointer of a function may become which other: the edges along which `pointer_flow` carries roots.
 
-The effects of each operation of Triton's dialects on memory, by name.
+The tables of memory effects by operation come from the ODS files of Triton 3.6 (TritonOps.td, TritonGPUOps.td,
+TritonNvidiaGPUOps.td); Triton before 3.2 also has `llvm.mlir.undef`, a value that is not defined yet, at the beginning
+of a loop. An operation in no table has unknown effects.
 
-Sources: the ODS files of Triton 3.6 (TritonOps.td, TritonGPUOps.td, TritonNvidiaGPUOps.td) with their declared memory
-effects; Triton before 3.2 has `llvm.mlir.undef`, a value that is not defined yet, where a loop begins. An operation
-that is in no table has unknown effects.
+- Pure operations: every pointer operand to every pointer result.
+- `scf.for`, `scf.while`, `scf.if`: initial values, yields and conditions to block arguments and results, by position.
+- `cf.br` and `cf.cond_br`: by position, to every block that could be the target: successors are not accessible, but the
+  operands of a branch must match the arguments of its block one by one. Other branches: everything to everything.
+- Reductions, scans and element-wise maps: every operand and returned value to every block argument and result.
 
-Integers of a function that an address went into: added to another address they may lead anywhere.
+Calls have no edges here: they need the callee's summary.
 
-`y + (x - y)`, with both addresses as integers, is `x`. Followed forward, as a least fixpoint, through everything but memory:
-results of an operation with such an operand, and arguments of its blocks. Branches and the ends of regions hand on to every
-block and result of what holds them.
-
-Finds which pointer of a function may become which other: the edges along which `pointer_flow` carries roots.
-
-1. Pure operations: every pointer operand to every pointer result.
-2. `scf.for`, `scf.while`, `scf.if`: initial values, yields and conditions to block arguments and results, by position.
-3. `cf.br` and `cf.cond_br`: by position, to every block that could be the target: successors are not accessible, but
-   the operands of a branch must match the arguments of its block one by one. Other branches: everything to everything.
-4. Reductions, scans and element-wise maps: every operand and returned value to every block argument and result.
-
-Calls are not here: they need the callee's summary.
+An integer made from an address may lead anywhere when it is added to another address: `y + (x - y)`, with both
+addresses as integers, is `x`. `find_address_integers` follows such integers forward, as a least fixpoint, through
+everything but memory: results of an operation with such an operand, and arguments of its blocks. Branches and ends of
+regions pass on to every block and result of the operation that contains them.
 """
 
 import re
@@ -52,7 +47,7 @@ FREE_OPERATIONS = frozenset(
     }
 )
 # fmt: on
-"""No effect on global memory beyond the launch's own scratch; pointer results come from the pointer operands."""
+"""No effect on global memory except the launch's own scratch; pointer results come from the pointer operands."""
 
 FIRST_OPERAND_ACCESS = {
     "tt.load": Access.READ,
@@ -75,7 +70,7 @@ FIRST_OPERAND_ACCESS = {
     "ttng.async_tma_scatter": Access.WRITE,
     "ttng.async_tma_reduce": Access.READ_WRITE,
 }
-"""Operations that reach global memory through their first operand and through nothing else."""
+"""Operations that access global memory only through their first operand."""
 
 REGION_OPERATIONS = frozenset({"scf.for", "scf.if", "scf.while", "tt.reduce", "tt.scan", "tt.map_elementwise"})
 """Operations whose regions are followed value by value."""
@@ -90,7 +85,7 @@ TERMINATORS = frozenset(
 # fmt: on
 
 NULL_POINTERS = frozenset({"ub.poison", "arith.constant"})
-"""Operations that make a pointer that points nowhere."""
+"""Operations that make a pointer to nothing."""
 
 _ASSEMBLY_MEMORY = re.compile(r"\b(?:st|red|atom|ld|ldu|cp|multimem|call|prefetch\w*|tcgen05|mbarrier)\b", re.ASCII)
 
@@ -100,9 +95,9 @@ _COMBINES = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
 
 def find_dead_loads(function: Function) -> frozenset[int]:
-    """Returns the indices of the loads whose result nothing comes of: the compiler drops them, unless they are volatile.
+    """Returns the indices of loads whose result is unused: the compiler drops them, unless they are volatile.
 
-    Pallas loads what every store overwrites, and uses it nowhere.
+    Pallas loads the bytes that every store overwrites, and does not use them.
     """
     needed: set[int] = set()
     live: set[int] = set()
@@ -131,12 +126,12 @@ def touches_memory(assembly: str) -> bool:
 
 
 def is_confined(assembly: str) -> bool:
-    """Returns whether inline PTX is known to reach no memory, as a fence: PTX has its addresses in brackets."""
+    """Returns whether inline PTX certainly accesses no memory, such as a fence: PTX has its addresses in brackets."""
     return bool(assembly) and "[" not in assembly and not touches_memory(assembly)
 
 
 def find_address_integers(function: Function, returning: Collection[str]) -> frozenset[int]:
-    """Returns the values, no pointers themselves. returning: names of functions that return one."""
+    """Returns the integers made from addresses. returning: names of functions that return one."""
     found: set[int] = set()
     pointers = function.pointers
     if not any(op.name == "tt.ptr_to_int" or op.callee in returning for op in function.operations):

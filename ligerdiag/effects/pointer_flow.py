@@ -1,20 +1,19 @@
-"""Follows what a function of a kernel's Triton IR does through each of its arguments, and on which lines it stores.
+"""Follows the accesses of a function of Triton IR through each of its arguments, and finds the lines that store.
 
-1. The *roots* of a pointer are the arguments that it may have been computed from, or ELSEWHERE: an address that was
-   loaded from memory, made from an integer, or returned by an unknown operation.
-2. Roots flow forward, as a least fixpoint over the values of a function: through pointer arithmetic, loops, branches
-   and selects. Control is ignored: an effect of one branch is an effect of the function.
-3. A function is summarised once per set of callees' summaries, in terms of its own arguments; a call replaces them by
-   the roots of the actual ones. Recursive functions are iterated until nothing changes.
-4. A write through ELSEWHERE may hit any buffer: every pointer becomes UNKNOWN. A read through it may read any buffer.
-   An address that goes through an integer comes back as ELSEWHERE, and so does one that such an integer is added to.
-5. An operation that is in no table makes the roots of its operands UNKNOWN, and every pointer if it has no pointer
-   operand, has regions, or if addresses became integers.
+The *roots* of a pointer are the arguments from which it may have been computed, or ELSEWHERE: an address that was
+loaded from memory, made from an integer, or returned by an unknown operation. Roots flow forward, as a least fixpoint
+over the values of a function, through pointer arithmetic, loops, branches and selects. Control flow is ignored: an
+effect of one branch is an effect of the function.
+
+A function is summarised once per set of callees' summaries, in terms of its own arguments; a call replaces them by the
+roots of the actual ones. Recursive functions are iterated to a fixpoint.
+
+A write through ELSEWHERE may hit any buffer: every pointer becomes UNKNOWN. A read through it may read any buffer. An
+address that goes through an integer becomes ELSEWHERE, and so does one to which such an integer is added. An operation
+in no table makes the roots of its operands UNKNOWN, and every pointer if it has no pointer operand, has regions, or if
+addresses became integers.
 
 Not modelled: bounds and masks (a store that never happens counts), and address spaces.
-
-The lines of a kernel that write through each of its arguments: stores and atomics, also in functions that it
-calls.
 """
 
 from collections import deque
@@ -49,10 +48,10 @@ class PointerSummary:
     writes: int = 0
     unknown: int = 0
     results: tuple[int, ...] = ()
-    """Per result of the function: where a returned pointer comes from."""
+    """For each result of the function, the roots of a returned pointer."""
     reasons: tuple[str, ...] = ()
     returns_integers: bool = False
-    """It returns integers that an address went into."""
+    """It returns integers made from an address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +59,13 @@ class ArgumentEffects:
     """The effects of a kernel through each argument of its entry function."""
 
     accesses: tuple[Access, ...]
-    """One per argument; NONE for arguments that are no pointers."""
+    """One per argument; NONE for arguments that are not pointers."""
     is_pointer: tuple[bool, ...]
     reasons: tuple[str, ...]
 
 
 def compute_argument_effects(module: TtirModule, entry: str) -> ArgumentEffects:
-    """Returns the effects of the function called `entry`; raises ArtifactError where the module has no such
-    function."""
+    """Returns the effects of the function called `entry`; raises ArtifactError if the module has no such function."""
     function = module.functions.get(entry)
     if function is None or not function.blocks:
         raise ArtifactError(f"the kernel's MLIR has no function `{entry}`")
@@ -91,7 +89,7 @@ def _get_access(summary: PointerSummary, bit: int) -> Access:
 
 
 def compute_summaries(module: TtirModule, entry: str) -> dict[str, PointerSummary]:
-    """Returns the summary of each function that the one called `entry` may call, and its own."""
+    """Returns the summaries of the function called `entry` and of each function that it may call."""
     callees = {
         name: tuple(dict.fromkeys(op.callee for op in function.operations if op.name == "tt.call"))
         for name, function in module.functions.items()
@@ -208,7 +206,9 @@ def _explain_unknown(op: Operation, function: Function, *, address_in_integer: b
 
 
 def compute_roots(function: Function, summaries: dict[str, PointerSummary]) -> dict[int, int]:
-    """Root set, as bits, of every pointer of the function: ELSEWHERE_BIT, and bit `i + 1` for its argument `i`."""
+    """Returns the roots, as bits, of every pointer of the function: ELSEWHERE_BIT, and bit `i + 1` for its argument
+    `i`.
+    """
     integers = _find_integers(function, summaries)
     pointers = function.pointers
     roots = dict.fromkeys(pointers, 0)
@@ -277,11 +277,11 @@ def _union(masks: Iterable[int]) -> int:
 
 
 _MOST_CALLS = 1_000
-"""Pairs of a function and what it is called with; beyond it lines are missing, never wrong."""
+"""Pairs of a function and its arguments' roots; beyond it lines are missing, never wrong."""
 
 
 def find_store_lines(module: TtirModule, entry: str) -> tuple[tuple[SourceLine, ...], ...]:
-    """Per argument of `entry` the lines that write through it, in the order of the kernel; () where they are not known."""
+    """Returns for each argument of `entry` the lines that write through it, in the order of the kernel; () if unknown."""
     summaries = compute_summaries(module, entry)
     arguments = module.functions[entry].arguments
     found: list[dict[SourceLine, None]] = [{} for _ in arguments]
@@ -306,7 +306,7 @@ def find_store_lines(module: TtirModule, entry: str) -> tuple[tuple[SourceLine, 
 
 
 def _translate_roots(mask: int, passed: tuple[int, ...]) -> int:
-    """Roots in terms of a function's own arguments, in terms of those of the kernel."""
+    """Translates roots in terms of a function's own arguments to those of the kernel."""
     result = 0
     for index, roots in enumerate(passed):
         if mask & (1 << (index + 1)):

@@ -1,13 +1,13 @@
-"""Follows the pointers of a kernel's PTX, where its payload holds no IR: the parameters through which it may write.
+"""Follows the pointers of a kernel's PTX, if its payload has no IR: the parameters through which it may write.
 
-1. A statement is an opcode and its operands; it sets the registers of the first operand, or of the first group in braces.
-   Guards, labels and order are ignored: what a register may hold anywhere, it may hold everywhere.
-2. A register holds the pointers that went into it: by `ld.param`, and from register to register through any operation.
-   What is loaded from memory, and parameters that are numbers, hold none.
-3. `st`, `red`, `atom`, and bulk copies to global memory write through the pointers that their address holds. An address
-   that holds none, a tensor map, a call of a function, and an operation on memory that is not known here could write
-   anywhere.
-4. An access to shared or local memory, or to a parameter of a call, writes through none.
+A statement is an opcode and its operands; it sets the registers of the first operand, or of the first group in braces.
+Guards, labels and order are ignored: a value that a register may hold anywhere, it may hold everywhere. A register
+holds the pointers from which it was computed: by `ld.param`, and from register to register through any operation.
+Values loaded from memory, and parameters that are numbers, are not pointers. `st`, `red`, `atom`, and bulk copies to
+global memory write through the pointers in their address. An address without a pointer, a tensor map, a function call,
+and an unknown operation on memory could write anywhere. An access to shared or local memory, or to a parameter of a
+call, writes through no pointer.
+
 Names of opcodes and state spaces: PTX ISA 9.0, chapters 5 and 9.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file|pragma)\b[^\n]*", re.DOTALL | re.MULTILINE)
-"""And directives about lines, which end with the line."""
+"""Also matches line directives, which end with the line."""
 _ENTRY = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)")
 _PARAMETER = re.compile(r"([\w$]+)\s*(?:\[\d+\])?\s*$")
 _STATEMENT = re.compile(r"^(?:[\s{}]|[\w$]+:|@!?%?[\w$]+)*(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)$", re.DOTALL)
@@ -27,24 +27,24 @@ _ELSEWHERE = frozenset({"shared", "shared::cta", "shared::cluster", "local", "pa
 _ONLY_READS = (
     "ld", "ldu", "prefetch", "prefetchu", "ldmatrix", "stmatrix", "mbarrier", "applypriority", "wgmma", "tcgen05",
 )  # fmt: skip
-"""Operations that write to no global memory, whatever their addresses; those of the tensor cores have shared memory."""
+"""Operations that write no global memory, whatever their addresses; those of the tensor cores use shared memory."""
 _HARMLESS_CALLS = re.compile(r"\b(?:vprintf|__assertfail)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class PtxWrites:
-    """What a kernel may write through."""
+    """The parameters through which a kernel may write."""
 
     parameters: frozenset[int]
     """Numbers of the kernel's parameters."""
     reason: str = ""
-    """Why it may write anywhere; empty where it may not."""
+    """Why it may write anywhere; empty if it may not."""
 
 
 def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrites:
     """Returns the parameters of the entry function through which it may write.
 
-    parameters: whether each is a pointer, as the payload says; those that the compiler adds behind them may be.
+    parameters: whether each is a pointer, according to the payload; parameters that the compiler appends may be.
     """
     text = _COMMENT.sub(" ", ptx)
     head = next((match for match in _ENTRY.finditer(text) if match["name"] == entry), None)
@@ -69,7 +69,7 @@ def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrit
 
 
 def _cut_body(text: str) -> str:
-    """Returns what stands in the first pair of braces."""
+    """Returns the text in the first pair of braces."""
     depth, start = 0, text.find("{")
     for position in range(max(start, 0), len(text)):
         depth += (text[position] == "{") - (text[position] == "}")
@@ -88,7 +88,7 @@ def _iterate_statements(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int]) -> dict[str, frozenset[int]]:
-    """Maps each register to the parameters whose addresses it may hold, (2)."""
+    """Maps each register to the parameters whose addresses it may hold."""
     held: dict[str, frozenset[int]] = {}
     moves: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     for opcode, operands in statements:
@@ -121,7 +121,7 @@ def _split(operands: str) -> tuple[str, str]:
 
 
 def _find_written(opcode: str, operands: str, held: dict[str, frozenset[int]]) -> tuple[frozenset[int], str]:
-    """Returns what the statement may write through, and why that is anywhere."""
+    """Returns the parameters through which the statement may write, and the reason if it may write anywhere."""
     parts = opcode.split(".")
     if parts[0] == "call":
         return frozenset(), "" if _HARMLESS_CALLS.search(operands) else "calls a function"

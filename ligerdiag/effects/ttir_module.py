@@ -1,18 +1,16 @@
-"""A kernel's Triton IR as plain data: functions, operations, values that can carry pointers, and their source lines.
+"""Represents a kernel's Triton IR as plain data: functions, operations, values that can carry pointers, and source
+lines.
 
-From an operation of printed Triton IR to the line of the kernel's Python source.
+Operations are in the order of MLIR's post-order walk: the operations of a region come before the operation that owns
+the region. A value is the number of its MLIR implementation, unique in its module. Only values whose type contains a
+pointer or a tensor descriptor are in `pointers`; integers never are, so an address that goes through an integer is left
+to `pointer_flow`.
 
-MLIR prints `loc(#loc7)` behind an operation and says at the module's end what `#loc7` is: a line, a name with a line, a
-line with the line that called it, or several of these. The innermost line that is in no installed package counts.
-
-1. Operations stand in the order of MLIR's post-order walk: the operations of a region come before the operation that
-   owns the region.
-2. A value is the number of its MLIR implementation, unique in its module. Only values whose type contains a pointer or
-   a tensor descriptor are kept apart as `pointers`; integers never are, so an address that went through an integer is
-   left to the analysis (`pointer_flow`, 4).
-3. Neither attributes nor successors of branches are visible through Triton's bindings. If an operation's line of the
-   printed module could be found, `text` holds it (`ttir_text`); `pointer_flow` does not need it. The same goes for
-   `place`, the line of the kernel's Python source.
+Triton's bindings show neither attributes nor successors of branches. If an operation's line of the printed module was
+found, it is in `text` (see `libtriton`); `pointer_flow` does not need it. The same holds for `place`, the line of the
+kernel's Python source: MLIR prints `loc(#loc7)` after an operation and defines `#loc7` at the module's end as a line, a
+name with a line, a line with its caller's line, or several of these. The innermost line outside of installed packages
+counts.
 """
 
 import re
@@ -29,11 +27,11 @@ _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):\d+|(#loc\d*)')
 _MOST_PARTS = 64
 _OWN_TEXT = "/proc/self/fd/"
-"""Where `libtriton` parses from: the place of an operation that has none of its own."""
+"""File name from which `libtriton` parses: the location of an operation without its own."""
 
 
 def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
-    """Returns the place of each of these lines of the module `text`; None where it is not said."""
+    """Returns the place of each of these lines of the module `text`; None if there is none."""
     definitions = dict(_DEFINITION.findall(text))
     return tuple(_find_place(line, definitions) for line in lines)
 
@@ -87,17 +85,17 @@ class Operation:
     block: int
     """Number of the block of that region that holds this one."""
     index: int
-    """Its own index in the function."""
+    """The operation's own index in the function."""
     text: str
     """Its line of the printed module, the first line where it has regions; empty if it is unknown."""
     callee: str
-    """Of `tt.call`: the function's name. Empty otherwise."""
+    """The called function's name for `tt.call`; empty otherwise."""
     assembly: str
-    """Of inline assembly: its text. Empty otherwise."""
+    """The text of inline assembly; empty otherwise."""
     is_pure: bool
     """The operation's `pure` attribute; false if it has none."""
     place: SourceLine | None = None
-    """The kernel's own line; None where the module does not say it, and for operations with regions."""
+    """The kernel's own line; None if the module does not say, and for operations with regions."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,9 +109,9 @@ class Function:
     """The body's blocks, the entry block first; none for a declaration."""
     operations: tuple[Operation, ...]
     pointers: frozenset[int]
-    """The values, of this function, that can carry an address."""
+    """The values of this function that can carry an address."""
     types: Mapping[int, str]
-    """Of every value of this function, as MLIR prints it."""
+    """The type of every value of this function, as MLIR prints it."""
 
     @cached_property
     def _members(self) -> Mapping[tuple[int, int, int], list[Operation]]:
@@ -145,7 +143,7 @@ class _Region:
 
 
 def parse_ttir(source: bytes) -> TtirModule:
-    """Returns the functions of a module given as MLIR text or bytecode; raises ArtifactError where it is not one."""
+    """Returns the functions of a module given as MLIR text or bytecode; raises ArtifactError if it is not one."""
     module, context = libtriton.parse_module(source)
     handles: list[libtriton.MlirOperation] = []
     module.walk(handles.append)
@@ -166,7 +164,7 @@ def parse_ttir(source: bytes) -> TtirModule:
 def _align(
     module: libtriton.Module, handles: list[libtriton.MlirOperation]
 ) -> tuple[dict[int, str], dict[int, SourceLine]]:
-    """Position in the walk to the line of the printed module, and to the kernel's; empty where the text does not fit."""
+    """Maps positions in the walk to lines of the printed module, and of the kernel; empty if the text does not fit."""
     leaves = [
         position
         for position, handle in enumerate(handles)
@@ -189,7 +187,7 @@ def _is_left_out(name: str, operands: int) -> bool:
 
 
 class _Reader:
-    """The regions of one module, found from the operations inside them: bindings give no way down."""
+    """Finds the regions of a module from the operations inside them: the bindings give no way down."""
 
     def __init__(
         self, handles: list[libtriton.MlirOperation], lines: dict[int, str], places: dict[int, SourceLine]
@@ -217,7 +215,9 @@ class _Reader:
             self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
 
     def add_first_lines(self, text: str) -> None:
-        """Of operations with regions, which are printed before what they hold; of none where the text does not fit."""
+        """Adds the first lines of operations with regions, which are printed before their contents; none if the text
+        does not fit.
+        """
         before: list[int] = []
         pending = [
             position

@@ -1,7 +1,8 @@
-"""Both sides of `python -m ligerdiag.effects.worker`, which reads kernels with the Triton of its own environment: messages
-are JSON, one call and its effects, or one module of Triton IR and its operations.
+"""Implements both sides of `python -m ligerdiag.effects.worker`, which reads kernels with the Triton of its own
+environment.
 
-Triton's IR changes from version to version: the next version may refuse it. So the version that wrote it reads it.
+Messages are JSON: one call and its effects, or one module of Triton IR and its operations. Triton's IR changes from
+version to version, and the next version may refuse it, so the version that wrote it reads it.
 """
 
 import importlib
@@ -30,7 +31,7 @@ from ligerdiag.workers.loop import Answerer, serve
 
 EFFECTS_WORKER = "ligerdiag.effects.worker"
 MODULE = "module"
-"""Says in a job that it is about a module."""
+"""Key of a job that concerns a module."""
 _NO_SOURCE = Source(root="")
 
 
@@ -40,7 +41,9 @@ def render_effects(effects: CallEffects) -> str:
 
 
 def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffects | None:
-    """Parses the output of `render_effects` for a call with that many operands and outputs; None for anything else."""
+    """Parses the output of `render_effects` for a call with these numbers of operands and outputs; None for anything
+    else.
+    """
     try:
         effects = parse_record(CallEffects, text)
     except FieldError:
@@ -60,7 +63,7 @@ def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffe
 
 
 def make_effects_job(call: CustomCall) -> Job[CallEffects]:
-    """Returns the job that asks a worker what the call does to its buffers."""
+    """Returns the job that asks a worker for the effects of a call."""
     request = {**asdict(call), "backend_config": b64encode(call.backend_config).decode("ascii")}
     return Job(
         source=_NO_SOURCE,
@@ -82,12 +85,12 @@ def make_module_job(source: bytes) -> Job[TtirModule]:
 
 
 def parse_module_request(job: Json) -> bytes:
-    """Returns the source of the module that a worker is asked for; raises FieldError when there is none."""
+    """Returns the source of the module in a job; raises FieldError if there is none."""
     return _read_bytes(read_object(job, "request"), "source")
 
 
 def parse_effects_request(job: Json) -> CustomCall:
-    """Returns the call that a worker is asked about; raises FieldError when it is none."""
+    """Returns the call in a job; raises FieldError if there is none."""
     request = read_object(job, "request")
     return CustomCall(
         target=read_str(request, "target"),

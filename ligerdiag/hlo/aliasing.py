@@ -1,23 +1,29 @@
-"""Storage that values must share by XLA's rules, and whether a buffer assignment from a file obeys them.
+"""Decides which values must share storage by XLA's rules, and whether a buffer assignment from a file obeys them.
 
-Must-alias storage. Every value gets storage of its own, except what XLA's buffer assignment always puts together:
-  (1) what passes a value on (tuples, bitcasts, calls; see `dataflow`); the operand, the parameters, the body's result and
-      the result of a loop; the results of a conditional's branches and its own;
-  (2) in-place operations: dynamic-update-slice and scatter with what they update, a fusion that returns one of these with
-      the parameter that it updates, all-reduce-start with its operands
-      (HloDataflowAnalysis::GetInPlaceInputOutputPairs in xla/hlo/analysis/hlo_dataflow_analysis.cc);
-  (3) what `output_to_operand_aliasing` of an instruction and `input_output_alias` of the module declare.
-Not modelled: XLA also reuses the bytes of values that are dead.
+`build_must_alias_buffers` gives every value storage of its own, except values that XLA's buffer assignment always puts
+together:
 
-Belief. A buffer assignment comes from a file; bytes that are missing could be those that matter. It must hold that
-  (4) each logical buffer is assigned once, within one allocation, with its own size (`buffers`);
-  (5) each leaf of an entry parameter lies in that parameter's allocation, each constant in a constant's; every position
-      where a scheduled instruction defines a value has a slice of the value's size. Tokens have no bytes; a size that
-      cannot be computed (packed elements) is not compared. An instruction that only passes a value on has no slice of its
-      own, but for the table of a tuple;
-  (6) positions that must share storage have one slice, also those that only pass a value on and are listed.
-Whether two values that are alive share bytes is another question (`shared_bytes`): XLA itself may have it so.
-What a kernel overwrites behind XLA's back is no fault of the buffer assignment.
+- a value and every position that passes it on: tuples, bitcasts and calls (see `dataflow`); the operand, the
+  parameters, the body's result and the result of a loop; the results of a conditional's branches and its own;
+- in-place operations: dynamic-update-slice and scatter with the operand that they update, a fusion that returns one of
+  these with the parameter that it updates, all-reduce-start with its operands
+  (HloDataflowAnalysis::GetInPlaceInputOutputPairs in xla/hlo/analysis/hlo_dataflow_analysis.cc);
+- aliases that an instruction (`output_to_operand_aliasing`) or the module (`input_output_alias`) declares.
+
+It does not model that XLA reuses the bytes of dead values.
+
+`find_buffer_fault` checks an assignment from a file, whose missing bytes could be the ones that matter. It requires
+that
+
+- each logical buffer is assigned once, within one allocation, with its own size (`buffers`);
+- each leaf of an entry parameter lies in that parameter's allocation and each constant in a constant's, and every
+  position where a scheduled instruction defines a value has a slice of the value's size. Tokens have no bytes, and
+  sizes of packed elements are not compared. An instruction that only passes a value on has no slice, except for the
+  table of a tuple;
+- positions that must share storage have one slice, including listed positions that only pass a value on.
+
+Two live values may share bytes by XLA's own decision: `shared_bytes` looks for that. A kernel's hidden write is no
+fault of the buffer assignment.
 """
 
 from collections import defaultdict
@@ -40,7 +46,7 @@ _SHARED = replace(PASSED_ON, loop_back=True)
 def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> BufferAssignment:
     """Returns a buffer assignment with one allocation of 1 byte for each set of values that must share storage.
 
-    ambiguous: entries of `output_to_operand_aliasing` that name a buffer twice count, too, as they do to XLA.
+    ambiguous: count entries of `output_to_operand_aliasing` that name a buffer twice, as XLA does.
     """
     sharing = _Sharing(module)
     sharing.run(ambiguous=ambiguous)
@@ -64,7 +70,7 @@ def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> B
 
 
 class _Sharing:
-    """Joins positions that share storage, step by step (union-find)."""
+    """Joins positions that share storage (union-find)."""
 
     def __init__(self, module: HloModule) -> None:
         self._module = module
@@ -102,7 +108,7 @@ class _Sharing:
             )
 
     def _find_flow(self) -> list[HloComputation]:
-        """Lists the computations whose values have storage: all that run in sequence, none that is fused or applied."""
+        """Lists the computations that run in sequence; the values of fused and applied computations have no storage."""
         computations = self._module.computations
 
         def list_called(number: int) -> list[int]:
@@ -112,7 +118,7 @@ class _Sharing:
         return [computations[number] for number in search([self._module.entry.id], list_called)]
 
     def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
-        """Joins one leaf with the positions that it passes on, (1)."""
+        """Joins one leaf with the positions whose value it passes on."""
         shared = [] if instruction.opcode == "all-reduce-start" else self._list_shared(instruction, index)
         if not shared:
             self.defined.append((instruction.id, index))
@@ -120,7 +126,9 @@ class _Sharing:
             self._join((instruction, index), position)
 
     def _list_shared(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
-        """Lists the positions that this one passes on; for a parameter, those of its first caller and of every loop."""
+        """Lists the positions whose value this one passes on; for a parameter, those in its first caller and in every
+        loop.
+        """
         callers = self._module.callers.get(self._module.homes[instruction.id].id, ())
         asked = [caller for caller in callers if caller is callers[0] or caller.opcode == "while"]
         return list(self._flow.list_sources(instruction, index, asked))
@@ -132,7 +140,7 @@ class _Sharing:
 
 
 def _find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields, by (2) and (3), leaves of the instruction's shape with the position that shares their storage."""
+    """Yields each leaf of the instruction's shape that an in-place operation or an alias joins to another position."""
     opcode, operands = instruction.opcode, instruction.operands
     for alias in instruction.proto.output_operand_aliasing:
         if alias.operand_index < len(operands):
@@ -159,16 +167,16 @@ def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[
 
 _PASSES_ON = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"bitcast"}
 _HANDS_ON = having(Trait.RUNS_SCHEDULED, Trait.BARRIER, Trait.UPDATE, Trait.DONE) | {"parameter"}
-"""Opcodes whose results are other positions' values, as a rule; what they define themselves is in `_shared`, too."""
+"""Opcodes whose results mostly are values of other positions. What they define themselves is in `_shared` too."""
 
 
 def find_buffer_fault(module: HloModule, buffers: BufferAssignment) -> str:
-    """Returns in one clause why the assignment cannot be believed, by (4) to (6); "" if it can."""
+    """Returns in one clause why the assignment contradicts XLA's rules, or an empty string."""
     return buffers.fault or _Check(module, buffers).run()
 
 
 class _Fault(Exception):
-    """The first thing that is wrong."""
+    """Carries the first contradiction."""
 
 
 class _Check:
@@ -188,7 +196,7 @@ class _Check:
         return ""
 
     def _require_places(self) -> None:
-        """Raises _Fault if (5) or (6) is broken."""
+        """Raises _Fault where a value has no slice, one of the wrong size, or one outside of its allocation."""
         self._require_parameters()
         self._require_definitions()
         slices: dict[int, int] = {}
@@ -210,7 +218,7 @@ class _Check:
         self._require_shared(slices)
 
     def _require_shared(self, slices: Mapping[int, int]) -> None:
-        """Raises _Fault if a listed position that only passes a value on stands elsewhere than that value, (6)."""
+        """Raises _Fault where a listed position that only passes a value on has another slice than that value."""
         for instruction in self._module.instructions:
             listed = self._buffers.definitions.get(instruction.id, ())
             if instruction.opcode not in _HANDS_ON or not listed:
@@ -222,7 +230,7 @@ class _Check:
                     raise _Fault(f"`{instruction.name}`{_render(index)} does not share storage as it must")
 
     def _require_definitions(self) -> None:
-        """Raises _Fault if an instruction that passes a value on has a slice of its own, (5)."""
+        """Raises _Fault where an instruction that passes a value on has a slice of its own."""
         for instruction in self._module.instructions:
             if instruction.opcode not in _PASSES_ON:
                 continue

@@ -1,15 +1,14 @@
-"""XLA's buffer assignment: the bytes of a BufferAllocation that hold each value, and how much memory a program needs.
+"""Parses XLA's buffer assignment: the bytes of a BufferAllocation that hold each value, and the memory that a program
+needs.
 
-A `Slice` is one (allocation, offset, size). Values that XLA keeps in the same bytes share a slice; slices of one
-allocation may also overlap without being equal. `MemoryDemand` sums up the sizes of allocations as XLA's own memory analysis
-does (xla/pjrt/pjrt_executable.cc), which a compile for a described GPU lacks in some versions.
+A `Slice` is one (allocation, offset, size). Values in the same bytes share a slice; different slices of one allocation
+may overlap. `MemoryDemand` adds up allocation sizes as XLA's own memory analysis does (xla/pjrt/pjrt_executable.cc); a
+compile for a described GPU lacks that analysis in some versions.
 
-Whose value is hit: what the buffer assignment has in the bytes that a kernel accesses outside of its buffers.
-
-(1) The place is that of the buffer, and as many bytes further as the access is.
-(2) Of the values that stand there at some time the call's own outputs count first, then the last one that is defined
-    before it: in its own computation, else before the loop, branch or call around that. It may be dead by then.
-(3) Parameters of the program stand there from the start.
+`name_hits` names the value that a kernel hits when it accesses bytes outside of its buffers: the buffer's place plus
+the access's offset. Several values may use these bytes over time. The call's own outputs come first, then the last
+value that is defined before the call, in its own computation or else before the loop, branch or call around it; that
+value may be dead by then. Parameters of the program occupy their bytes from the start.
 """
 
 from collections import defaultdict
@@ -29,20 +28,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDemand:
-    """Bytes on one device, by what they are for."""
+    """Bytes on one device, by purpose."""
 
     argument: int
-    """Of the entry computation's parameters."""
+    """Bytes of the entry computation's parameters."""
     output: int
-    """That may hold an output, parameters that do among them."""
+    """Bytes of allocations that may hold an output, parameters included."""
     temp: int
-    """Of the rest, without constants and what belongs to a thread."""
+    """Bytes of all other allocations, without constants and thread-local ones."""
     alias: int
-    """Of the parameters that may hold an output."""
+    """Bytes of parameters that may hold an output."""
 
     @property
     def peak(self) -> int:
-        """All that is reserved, what arguments and outputs share counted once."""
+        """All reserved bytes; bytes that arguments and outputs share count once."""
         return self.argument + self.output + self.temp - self.alias
 
 
@@ -78,22 +77,24 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferAssignment:
-    """The slice number of every value that some instruction defines; `dataflow.Positions` finds those of aliases."""
+    """The slice number of every value that an instruction defines; `dataflow.Positions` finds those of aliases."""
 
     slices: tuple[Slice, ...]
-    """All distinct slices; their position in this tuple is their number."""
+    """All distinct slices; a slice's number is its index here."""
     definitions: Mapping[int, tuple[tuple[ShapeIndex, int], ...]]
-    """Instruction id to what it defines: (ShapeIndex, slice number); loop parameters define phi values."""
+    """Instruction id to the values that it defines, each as (ShapeIndex, slice number); loop parameters define phi
+    values.
+    """
     overlapping: Mapping[int, tuple[int, ...]]
     """Slice number to the numbers of all slices that share bytes with it, itself included."""
     parameters: Mapping[int, tuple[int, ShapeIndex]]
     """Allocation index to (entry parameter number, ShapeIndex), where the allocation is an entry parameter's."""
     constants: frozenset[int] = frozenset()
-    """Indices of the allocations that hold a constant, which stays as long as the program is loaded."""
+    """Indices of the allocations that hold a constant, which stays in memory as long as the program is loaded."""
     memory: MemoryDemand | None = None
     """None where XLA did not assign the buffers."""
     fault: str = ""
-    """One clause: why the record contradicts itself, (4) of `aliasing`; empty if it does not."""
+    """One clause: how the record contradicts itself; empty if it does not."""
 
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
@@ -135,7 +136,7 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
 
 
 def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tuple[ShapeIndex, int]]]) -> str:
-    """Returns what contradicts (4) of `aliasing`."""
+    """Returns in one clause how the record contradicts itself; empty if it does not."""
     sizes = {buffer.id: buffer.size for buffer in proto.logical_buffers}
     if len(sizes) < len(proto.logical_buffers):
         return "two logical buffers have one id"
@@ -160,7 +161,7 @@ def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tup
 
 
 class _Overlaps(dict[int, tuple[int, ...]]):
-    """Slice number to all that share bytes with it, computed when asked for: kernels overwrite few slices."""
+    """Maps a slice number to all slices that share bytes with it, computed on demand: kernels overwrite few slices."""
 
     def __init__(self, slices: tuple[Slice, ...]) -> None:
         super().__init__()
@@ -180,7 +181,9 @@ class _Overlaps(dict[int, tuple[int, ...]]):
 def find_hit(
     access: OutsideAccess, call: HloInstruction, module: HloModule, buffers: BufferAssignment, positions: "Positions"
 ) -> str | None:
-    """The name of an instruction; empty where there is none, None where the place is not known."""
+    """Returns the name of the instruction whose value is hit; empty where nothing lies there, None where the place is
+    unknown.
+    """
     place = _find_place(access, call, buffers, positions)
     if place is None:
         return None
@@ -194,7 +197,7 @@ def find_hit(
 def _find_place(
     access: OutsideAccess, call: HloInstruction, buffers: BufferAssignment, positions: "Positions"
 ) -> Slice | None:
-    """See (1) above."""
+    """Returns the place of an access outside of its buffer."""
     if access.buffer is None:
         return None
     count = len(call.operands)
@@ -209,7 +212,7 @@ def _find_place(
 
 
 def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstruction]:
-    """See (2) and (3) above."""
+    """Walks backward from the call to the last value that was defined in these bytes."""
     seen: set[int] = set()
     pending = [call]
     while pending:
@@ -229,7 +232,7 @@ def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstructi
 def name_hits(
     launches: Sequence[LaunchNumbers], module: HloModule, buffers: BufferAssignment
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations, with the values in the bytes outside of their buffers named."""
+    """Returns the observations with the names of the values that they hit outside of their buffers."""
     if not any(one.outside for one in launches):
         return tuple(launches)
     from ligerdiag.hlo.dataflow import Positions  # which is made of buffers

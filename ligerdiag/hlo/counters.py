@@ -1,14 +1,12 @@
-"""Counters of loops: elements of a loop's state that go up by the same step, and how often the loop runs.
+"""Finds loop counters: elements of a loop's state that grow by a constant step, and the loop's trip count.
 
-A counter is an element of the loop's state of which the loop's own operations say that (the backend_config may say anything)
-  (1) the first value, in the loop's operand, is a constant;
-  (2) the step, which the body's result adds to it, is a positive constant;
-  (3) the last value is the largest for which the condition still holds, which compares it with a constant.
-Each may stand in fusions, behind copies and barriers, and in sums and differences with constants; anything else is no
-counter.
+A counter is known from the loop's own operations; the backend_config is a hint that may say anything. The loop's
+operand gives a constant first value, the body adds a positive constant, and the condition compares the element with a
+constant, which gives the last value. Each of these may be inside of fusions, behind copies and barriers, and in sums
+and differences with constants. Any other form is no counter.
 
-XLA puts the body of a loop that runs once in the place of the loop. What a loop that surely runs makes anew in each
-iteration does not depend on what it was before.
+XLA inlines the body of a loop that runs once. What a loop that surely runs computes anew in each iteration does not
+depend on the state before the loop.
 """
 
 from collections.abc import Mapping
@@ -28,12 +26,12 @@ _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 @dataclass(frozen=True, slots=True)
 class CounterOffset:
-    """An element of the loop's state plus a constant, that constant less the element, or the constant alone."""
+    """An element of the loop's state plus a constant, a constant minus the element, or a constant alone."""
 
     element: int | None
     offset: int
     is_less: bool = False
-    """The element is taken from the constant: a loop that goes backwards."""
+    """The element is subtracted from the constant: the loop counts down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +44,7 @@ class Counter:
 
 
 def find_counter(module: HloModule, loop: HloInstruction, element: int) -> Counter | None:
-    """Returns the element of the loop's state as a counter, (1) to (3); None if it is not known to be one."""
+    """Returns the element of the loop's state as a counter; None if it is not known to be one."""
     body, condition = (module.computations[number] for number in loop.called_computations)
     begin = find_linear(module, loop.operands[0], (), (element,))
     after = find_linear(module, body.root, (), (element,))
@@ -68,7 +66,7 @@ def find_linear(
 ) -> CounterOffset | None:
     """Returns a value of a loop's body, inside of these fusions, as an element of the state plus a constant.
 
-    path: which element of a tuple is asked for. sums: how many may follow each other.
+    path: the element of a tuple. sums: the largest number of sums in a row.
     """
     while True:
         match value.opcode:
@@ -99,7 +97,7 @@ def find_linear(
 
 
 def _find_bound(module: HloModule, predicate: HloInstruction, element: int) -> int | None:
-    """Returns the largest value of the element with which the loop goes on."""
+    """Returns the largest value of the element for which the loop continues."""
     fusions: tuple[HloInstruction, ...] = ()
     while predicate.opcode == "fusion" or predicate.opcode in _SAME | _BARRIERS:
         if predicate.opcode == "fusion":
@@ -142,7 +140,7 @@ def _read_integer(literal: LiteralProto) -> CounterOffset | None:
 
 @lru_cache(maxsize=32)
 def find_trips(module: HloModule) -> Mapping[int, int]:
-    """Maps the ids of loops that run equally often whatever the arguments are to how often that is, at least once."""
+    """Maps the ids of loops with a constant trip count to that count, at least 1."""
     found = {one.id: _count_trips(module, one) for one in module.instructions if one.opcode == "while"}
     return {number: trips for number, trips in found.items() if trips}
 

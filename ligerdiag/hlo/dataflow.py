@@ -1,21 +1,24 @@
-"""The one data flow: where a value comes from, who uses it, and in which bytes it lies.
+"""Follows a value through a module: where it comes from, who uses it, and which bytes hold it.
 
-A position is an instruction and an index into its shape. One of the positions that hold a value defines it, all others
-pass it on. `Dataflow.list_sources` steps from a position to those whose value it passes on; every walk is made of such
-steps. Walks differ in what they look through (`Through`), and in which callers they ask:
-  (1) bitcasts: the operand. barriers (opt-barrier, domain, add-dependency): the first operand.
-  (2) tuples: a tuple's element, and that of a get-tuple-element.
-  (3) calls, fusions: what the called computation returns. branches of a conditional: what each of them returns.
-  (4) Loops, of the result and of a parameter alike; loop_entry: what the loop starts from; loop_back: what its body returns.
-  (5) arguments: a parameter of a call, a fusion, an asynchronous computation or a branch: the operand of each caller asked.
-  (6) asynchronous operations, as HloDataflowAnalysis has it (xla/hlo/analysis/hlo_dataflow_analysis.h).
-      async-start {0}: its operands; {1}: what the callee returns; async-update and async-done: those of their start.
-      Other -start and -done pairs: operands at {0}, results at {1}, where the start does not have the shape of the done.
-  (7) shards: at the edges of a shard_map, in a program as JAX writes it, result k is operand k, in pieces or whole again.
-The parameter of a reducer or a comparator is an element of an operand, not the operand: nothing is passed on there.
+A position is an instruction and an index into its shape. One of the positions that hold a value defines it; all others
+pass it on. `Dataflow.list_sources` steps from a position to those whose value it passes on, and every walk consists of
+such steps. A walk says what it looks through (`Through`) and which callers it asks:
 
-`Positions` finds the slice of the buffer assignment in which a value lies. XLA lists definitions only; any other position is
-followed to the first that is listed. A listed phi of a loop is a definition, and the walk ends there.
+- bitcasts: to the operand; barriers (opt-barrier, domain, add-dependency): to the first operand;
+- tuples: to a tuple's element, and to the tuple of a get-tuple-element;
+- calls and fusions: to the called computation's result; branches of a conditional: to the result of each branch;
+- loop_entry: from a loop's result or its parameter to the value with which it starts; loop_back: to the body's result;
+- arguments: from a parameter of a call, a fusion, an asynchronous computation or a branch to the operand of each
+  caller;
+- asynchronous operations, as in xla/hlo/analysis/hlo_dataflow_analysis.h: async-start has its operands at {0} and the
+  callee's result at {1}, async-update and async-done those of their start. Other -start and -done pairs have operands
+  at {0} and results at {1}, unless the start has the shape of the done;
+- shards: at the edges of a shard_map in a program as JAX writes it, result k is operand k, split or joined.
+
+The parameter of a reducer or a comparator is an element of an operand, so no value is passed on there.
+
+`Positions` finds the slice of a value in the buffer assignment. XLA lists definitions only; any other position leads to
+the first listed one. A listed phi of a loop is a definition, where the walk ends.
 """
 
 from collections import deque
@@ -24,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import InvalidAlias, ShapeIndex, is_tuple, iterate_leaves
@@ -34,16 +38,12 @@ _BARRIERS = having(Trait.BARRIER)
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 _RESULT_FIRST = having(Trait.RESULT_FIRST)
 _FINISHES = having(Trait.DONE, Trait.UPDATE)
-SHARD_EDGES = frozenset({"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"})
-"""Custom calls whose result k is operand k in another sharding (xla/service/spmd/shardy/constants.h)."""
-PARTITIONED = "CustomSPMDPartitioning"
-"""The target of JAX's `custom_partitioning`, whose function XLA asks for (jax/_src/custom_partitioning.py)."""
 _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.STARTS_WITH_OPERANDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Through:
-    """The operations that a walk looks through, by the numbers above; every other defines its result."""
+    """The operations that a walk looks through; every other operation defines its result."""
 
     bitcasts: bool = False
     barriers: bool = False
@@ -120,7 +120,7 @@ class Dataflow:
     def _leave(
         self, parameter: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None
     ) -> Iterator[Position]:
-        """Steps from a parameter to its callers, (4) and (5)."""
+        """Steps from a parameter to its callers."""
         home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
         for caller in self.module.callers.get(home, ()) if callers is None else callers:
             if caller.opcode == "while":
@@ -135,14 +135,14 @@ class Dataflow:
                 yield caller.operands[number], index
 
     def _list_carried(self, loop: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Steps through a loop, (4)."""
+        """Steps from a loop's result or parameter to its initial value and its body's result."""
         if self.through.loop_entry:
             yield loop.operands[0], index
         if self.through.loop_back:
             yield self._find_root(loop), index
 
     def _list_started(self, start: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Steps through a start, (6)."""
+        """Steps through the start of an asynchronous operation."""
         head, rest, operands = index[:1], index[1:], start.operands
         if head == (1,) and start.called_computations:
             yield self._find_root(start), rest
@@ -160,19 +160,19 @@ class Dataflow:
 
 
 def is_shard_edge(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction hands each operand over the edge of a shard_map, (7)."""
-    return instruction.opcode == "custom-call" and instruction.proto.custom_call_target in SHARD_EDGES
+    """Returns whether the instruction passes each operand over the edge of a shard_map."""
+    return is_call_with(instruction, CallTrait.SHARD_EDGE)
 
 
 def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstruction:
-    """Returns the first instruction with another opcode, along first operands and whatever the tuple index."""
+    """Returns the first instruction with another opcode, along first operands, ignoring tuple indices."""
     while value.opcode in opcodes and value.operands:
         value = value.operands[0]
     return value
 
 
 def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
-    """Returns the start of what this done, or update, belongs to; what hands it on where that is a loop or a call."""
+    """Returns the start that this done or update belongs to; the loop or call that passes it on where there is one."""
     flow = Dataflow(module, Through(tuples=True, barriers=True))
     while done.opcode in _FINISHES:
         done, _ = flow.find_definition(done.operands[0])
@@ -196,8 +196,8 @@ def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
 
 
 def is_partitioned(instruction: HloInstruction) -> bool:
-    """Returns whether it stands for the function of a `custom_partitioning`."""
-    return instruction.proto.custom_call_target == PARTITIONED
+    """Returns whether the instruction is the call of a `custom_partitioning`."""
+    return is_call_with(instruction, CallTrait.CUSTOM_PARTITIONING)
 
 
 def search[Node: Hashable](
@@ -207,9 +207,9 @@ def search[Node: Hashable](
     *,
     most: int | None = None,
 ) -> Mapping[Node, Node | None]:
-    """Maps each node that can be reached, nearest first, to its predecessor on a shortest way; a start to None.
+    """Maps each reachable node, nearest first, to its predecessor on a shortest path; a start to None.
 
-    Stops at the first target, which is then the last node, or when it knows more than `most` nodes.
+    Stops at the first target, which is then the last node, or when it has found more than `most` nodes.
     """
     before: dict[Node, Node | None] = {}
     for start in starts:
@@ -235,14 +235,14 @@ def find_way[Node: Hashable](
     *,
     most: int | None = None,
 ) -> tuple[Node, ...]:
-    """Returns a shortest way from a start to a target, both included; () if there is none. most: see `search`."""
+    """Returns a shortest path from a start to a target, both included; () if there is none. most: see `search`."""
     before = search(starts, list_next, is_target, most=most)
     last = list(before)[-1:]
     return follow_back(before, last[0]) if last and is_target(last[0]) else ()
 
 
 def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[Node, ...]:
-    """Returns the way from a start to this node, by what `search` has found."""
+    """Returns the path from a start to this node that `search` has found."""
     way = [end]
     while (earlier := before[way[-1]]) is not None:
         way.append(earlier)
@@ -262,12 +262,12 @@ PASSED_ON = Through(
     arguments=True,
     asynchronous=True,
 )
-"""All that shares storage with its source."""
+"""Every operation that shares storage with its source."""
 _MAX_STEPS = 100_000
 
 
 class Positions:
-    """Finds definitions and slice numbers by position, and keeps them."""
+    """Finds definitions and slice numbers by position, and caches them."""
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
         self._flow = Dataflow(module, PASSED_ON)
@@ -293,7 +293,7 @@ class Positions:
         return self._find_slice(*self.resolve(instruction, index))
 
     def resolve(self, instruction: HloInstruction, index: ShapeIndex) -> Definition:
-        """Returns the definition of this position's value: the first one with a slice, else the end of the walk."""
+        """Returns the definition of this position's value: the first one with a slice, or else the end of the walk."""
         passed: list[Definition] = []
         position: Position | None = (instruction, index)
         found: Definition = (instruction.id, index)
@@ -319,10 +319,10 @@ class Positions:
 
 
 def takes_operands_apart(instruction: HloInstruction) -> bool:
-    """Returns whether the last number of a leaf's ShapeIndex names the one operand that it comes from: of a collective of
-    several operands, as the combiners make them.
+    """Returns whether the last number of a leaf's ShapeIndex names the one operand that the leaf comes from.
 
-    A collective-permute may have operands of another kind: the array to write into, and where.
+    So it is for a collective of several operands, as the combiners make them. A collective-permute may have operands of
+    another kind: the array to write into, and the place in it.
     """
     if instruction.opcode not in _OPERANDWISE or len(instruction.operands) < 2:
         return False
@@ -333,7 +333,7 @@ def takes_operands_apart(instruction: HloInstruction) -> bool:
 
 
 def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
-    """Removes the declared aliases of custom calls whose two buffers lie in different bytes: (4) of `shape`."""
+    """Removes the declared aliases of custom calls whose two buffers lie in different bytes."""
     positions = Positions(module, buffers)
     for _, call in module.iterate_custom_calls():
         entries = call.proto.output_operand_aliasing

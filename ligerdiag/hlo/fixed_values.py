@@ -1,13 +1,12 @@
-"""Numbers that a module fixes whatever its arguments are: the predicates of conditionals and loops that are constants.
+"""Finds numbers that a module fixes whatever its arguments are: constant predicates of conditionals and loops.
 
-A scalar is fixed when the module's own operations say so: a constant, through whatever hands it on (copies, bitcasts,
-tuples, barriers, fusions, calls, the state of a loop that keeps it), converted, compared and computed with. Whatever is not
-followed has no fixed value: nobody concludes from it that something runs, or does not.
+A scalar is fixed when the module's own operations say so: a constant, passed through copies, bitcasts, tuples,
+barriers, fusions, calls and the state of a loop that keeps it, and converted, compared and computed with. Any other
+value is not fixed; callers then conclude nothing about what runs.
 
-(1) A conditional with a predicate takes its first branch for true. One with an index takes the last branch where the
-    index is out of range, as XLA has it.
-(2) A loop never runs when its condition is false for the state that it starts from, and surely runs when it is true for
-    that. What the backend_config says of it does not count.
+A conditional with a predicate takes its first branch for true. One with an index takes the last branch where the index
+is out of range, as in XLA. A loop never runs when its condition is false for its initial state, and surely runs when it
+is true for that. The backend_config does not count.
 """
 
 import operator
@@ -23,7 +22,7 @@ from ligerdiag.hlo.xla_pb2 import LiteralProto, ShapeProto
 
 PRED = 1
 _MOST_STEPS = 60
-"""Of operations inside of each other; a predicate of a real program has a few."""
+"""Nested operations; a predicate of a real program has a few."""
 _HANDED_ON = having(Trait.BARRIER, Trait.UPDATE) | {"copy", "bitcast"}
 _SAME_SCALAR = having(Trait.SAME_ELEMENTS, Trait.KEEPS_SCALAR) - {"convert"}
 _NUMBERS = ("s32s", "s64s", "u32s", "u64s", "preds", "f32s", "f64s")
@@ -42,7 +41,7 @@ _COMPARED: Mapping[str, Callable[[Number, Number], bool]] = {
 
 
 def find_branch(module: HloModule, conditional: HloInstruction) -> int | None:
-    """Returns the number of the branch that the conditional takes each time, (1); None if that is not fixed."""
+    """Returns the number of the branch that the conditional always takes; None if that is not fixed."""
     branches = len(conditional.called_computations)
     if branches == 1:
         return 0
@@ -56,17 +55,17 @@ def find_branch(module: HloModule, conditional: HloInstruction) -> int | None:
 
 
 def never_runs(module: HloModule, loop: HloInstruction) -> bool:
-    """Returns whether the body of the loop is never run, (2)."""
+    """Returns whether the body of the loop never runs."""
     return _find_first(module, loop) == 0
 
 
 def surely_runs(module: HloModule, loop: HloInstruction) -> bool:
-    """Returns whether the body of the loop runs at least once, (2)."""
+    """Returns whether the body of the loop runs at least once."""
     return loop.id in find_trips(module) or _find_first(module, loop) not in (0, None)
 
 
 def _find_first(module: HloModule, loop: HloInstruction) -> Number | None:
-    """Returns the value of the loop's predicate when it is asked for the first time."""
+    """Returns the value of the loop's predicate in its first evaluation."""
     condition = module.computations[loop.called_computations[1]]
     return _Search(module, loop).find(condition.root, ())
 
@@ -77,7 +76,7 @@ class _Search:
 
     module: HloModule
     starting: HloInstruction | None = None
-    """The loop whose condition is asked for the first time: its state is what the loop starts from."""
+    """The loop whose condition is evaluated for the first time, with the loop's initial state."""
     _known: dict[tuple[int, ShapeIndex], Number | None] = field(
         default_factory=dict[tuple[int, ShapeIndex], "Number | None"]
     )
@@ -85,11 +84,11 @@ class _Search:
     @staticmethod
     @lru_cache(maxsize=8)
     def of(module: HloModule) -> "_Search":
-        """Returns the search for what holds wherever it is asked."""
+        """Returns the search that holds in every evaluation."""
         return _Search(module)
 
     def find(self, value: HloInstruction, path: ShapeIndex, steps: int = _MOST_STEPS) -> Number | None:
-        """Returns the number that stands at this place of the value; None if it is not fixed, or not one number."""
+        """Returns the number at this position; None if it is not fixed, or not one number."""
         key = value.id, path
         if key not in self._known and steps:
             self._known[key] = None  # a way that leads back here fixes nothing
@@ -149,7 +148,7 @@ class _Search:
         return self.find(caller.operands[number], path, steps) if number < len(caller.operands) else None
 
     def _compute(self, value: HloInstruction, steps: int) -> Number | None:
-        """Returns what an operation on scalars gives."""
+        """Returns the result of an operation on scalars."""
         opcode, operands = value.opcode, value.operands
         known = [self.find(operand, (), steps) for operand in operands]
         match opcode, known:
@@ -193,7 +192,7 @@ class _Search:
 
 
 def _combine(opcode: str, one: int, other: int) -> int | None:
-    """Returns what an operation on two numbers gives; None for an operation that is not followed."""
+    """Returns the result of an operation on two numbers; None for an operation that is not modelled."""
     match opcode:
         case "add":
             return one + other

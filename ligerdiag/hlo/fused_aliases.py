@@ -1,36 +1,34 @@
-"""Aliases of custom calls that XLA has fused with the slices around them: which of them do not hold.
+"""Finds declared aliases of custom calls that break when XLA fuses the calls with the slices around them.
 
-A dynamic-slice fusion copies nothing. It hands the call addresses: of the slices that the call reads, in the fusion's
-operands, and of the places of its results, in the fusion's results or in what a dynamic-update-slice updates. XLA does not
-hand the call's `output_to_operand_aliasing` on to the fusion (xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc),
-so that nothing keeps the two in the same bytes. Where they differ, a kernel with one pointer for both overwrites the
-fusion's operand, and the result holds what stood in its bytes before.
+A dynamic-slice fusion copies nothing. It gives the call addresses: of the slices that the call reads, in the fusion's
+operands, and of its results, in the fusion's results or in the operand of a dynamic-update-slice. XLA does not pass the
+call's `output_to_operand_aliasing` on to the fusion (xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc), so
+nothing keeps the two in the same bytes. Where they differ, a kernel with one pointer for both overwrites the fusion's
+operand, and the result holds whatever its bytes held before.
 
-(1) An operand's address is a parameter of the fusion, or one slice of it; a result's is a result of the fusion, or the
-    part of one that a dynamic-update-slice fills.
-(2) The two are the same bytes if both have one slice of the buffer assignment, and the same part of it: all, or what
-    begins at the same indices and has as many elements.
-(3) What is not of that form is not the same bytes as far as can be told: `certain` is False.
+An operand's address is a parameter of the fusion or one slice of it; a result's is a result of the fusion, or the part
+of one that a dynamic-update-slice fills. The two are the same bytes if both have one slice of the buffer assignment and
+the same part of it: all of it, or parts that begin at the same indices and have the same number of elements. In any
+other form the two may differ, and `certain` is False.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.dataflow import Positions, look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex, count_elements, iterate_leaves
 
 _BITCASTS = frozenset({"bitcast"})
-_OWN = ("__cublas$", "__cudnn$")
-"""Targets of calls that XLA makes itself: its own launchers know both buffers."""
 
 type Offsets = tuple[int | str, ...]
-"""Where a part of an array begins, by dimension: a number, or the name of the index."""
+"""The start of a part of an array, by dimension: a number, or the name of the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenAlias:
-    """An output that is declared to be an operand, and is other bytes."""
+    """An output that is declared to alias an operand, and has other bytes."""
 
     call: HloInstruction
     """The custom call, inside of the fusion."""
@@ -48,14 +46,14 @@ class _Address:
     place: int | None
     """Slice number in the buffer assignment."""
     offsets: Offsets | None
-    """None for all of it."""
+    """None for the whole slice."""
     elements: int
 
 
 def find_broken_aliases(
     module: HloModule, positions: Positions, *, is_assigned: bool = True
 ) -> tuple[BrokenAlias, ...]:
-    """Finds them in a scheduled module. is_assigned: the positions are those of XLA's own buffer assignment."""
+    """Finds broken aliases in a scheduled module. is_assigned: the positions are those of XLA's own buffer assignment."""
     return tuple(
         [
             broken
@@ -75,7 +73,7 @@ def _check_fusion(
     for call in fused.instructions:
         if call.opcode != "custom-call" or not call.proto.output_operand_aliasing:
             continue
-        if call.proto.custom_call_target.startswith(_OWN):
+        if is_call_with(call, CallTrait.MADE_BY_XLA):
             continue
         for operand, output in call.operand_output_aliases.items():
             own = _find_operand(call.operands[operand], fusion, positions)
@@ -86,7 +84,7 @@ def _check_fusion(
 
 
 def _find_operand(value: HloInstruction, fusion: HloInstruction, positions: Positions) -> _Address | None:
-    """Returns the address of a call's operand, (1); None where it is of another form."""
+    """Returns the address of a call's operand; None where it has another form."""
     elements, offsets = count_elements(value.shape), None
     value = look_through(value, _BITCASTS)
     if value.opcode in ("slice", "dynamic-slice"):
@@ -100,7 +98,7 @@ def _find_operand(value: HloInstruction, fusion: HloInstruction, positions: Posi
 def _find_results(
     fused: HloComputation, call: HloInstruction, output: ShapeIndex, fusion: HloInstruction, positions: Positions
 ) -> Iterator[_Address | None]:
-    """Yields the address of each result of the fusion that is the call's output, or holds it, (1)."""
+    """Yields the address of each result of the fusion that is the call's output or contains it."""
     root = fused.root
     if root is call:
         yield _Address(positions.find(fusion, output), None, _count(call, output))

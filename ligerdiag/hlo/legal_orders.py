@@ -1,14 +1,17 @@
-"""Other orders in which XLA may run a scheduled module: each is one that its operands and control edges allow.
+"""Draws other orders in which XLA may run a scheduled module: each respects its operands and control edges.
 
-An order gives every computation of the schedule a sequence of its own, those of loops, branches and calls, too. It keeps
-  (1) operands and control predecessors;
-  (2) asynchronous spans: a done stands behind its start. The start may read its operands, and run its computation, as late
-      as its done does: some orders have it so;
-  (3) the order among instructions that have effects beside their results: random state, infeed and outfeed, sends and
-      receives.
-It keeps nothing else. Kernels are what an order is about. `first` and `last` have each of them as early, or as late, as it
-can; others have one of them so and the rest at random, so that each read that nothing orders with a kernel comes before it
-in one and behind it in another; the rest are random.
+An order gives every computation of the schedule its own sequence, including those of loops, branches and calls. It
+respects
+
+- operands and control predecessors;
+- asynchronous spans: a done comes after its start. The start may read its operands and run its computation as late as
+  its done; some orders do that;
+- the order among instructions that have effects beside their results: random state, infeed and outfeed, sends and
+  receives.
+
+Nothing else is fixed. The orders vary the kernels: `first` and `last` run each of them as early, or as late, as
+possible; others do so for one kernel and order the rest at random, so that each read that nothing orders with a kernel
+comes before it in one order and after it in another; the rest are random.
 """
 
 from collections import defaultdict
@@ -35,11 +38,11 @@ class LegalOrder:
     sequences: Mapping[int, tuple[HloInstruction, ...]]
     """Computation id to its instructions, for each that has a sequence in the schedule."""
     late: frozenset[int] = frozenset()
-    """Ids of the starts that do at their done what they do."""
+    """Ids of the starts that do their work at their done."""
 
 
 def draw_orders(module: HloModule, kernels: Collection[int], count: int, seed: int = 0) -> Iterator[LegalOrder]:
-    """Yields so many orders, the same for each seed. kernels: ids of the custom calls, fused ones included."""
+    """Yields `count` orders, the same ones for each seed. kernels: ids of the custom calls, fused ones included."""
     scheduled = [one for one in module.computations.values() if one.sequence]
     holders = _find_holders(module, kernels)
     edges = {one.id: _find_needed(one) for one in scheduled}
@@ -73,7 +76,7 @@ _KINDS = ("kernels first", "kernels last", "one kernel first", "one kernel last"
 
 
 def is_legal(computation: HloComputation, sequence: Sequence[HloInstruction]) -> bool:
-    """Returns whether the sequence has each instruction of the computation's once, behind all that it needs."""
+    """Returns whether the sequence has each instruction of the computation once, after everything that it needs."""
     places = {one.id: at for at, one in enumerate(sequence)}
     needed = _find_needed(computation)
     return (
@@ -84,7 +87,7 @@ def is_legal(computation: HloComputation, sequence: Sequence[HloInstruction]) ->
 
 
 def _find_holders(module: HloModule, kernels: Collection[int]) -> frozenset[int]:
-    """Returns the ids of the kernels' calls, and of what runs them."""
+    """Returns the ids of the kernels' calls, and of the instructions that run them."""
     found = set(kernels)
     for computation in module.computations.values():  # callees before callers
         if any(one.id in found for one in computation.instructions):
@@ -93,7 +96,9 @@ def _find_holders(module: HloModule, kernels: Collection[int]) -> frozenset[int]
 
 
 def _find_way(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
-    """Maps each computation on the way from the entry to this kernel to the ids of what runs it there."""
+    """Maps each computation on the path from the entry to this kernel to the ids of the instructions that run the
+    kernel.
+    """
     if kernel not in module.homes:
         return {}
     reached = search([module.homes[kernel].id], lambda number: [
@@ -113,7 +118,7 @@ def _find_way(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
 
 
 def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
-    """Maps each instruction to those that must come before it, each once, by (1) and (3)."""
+    """Maps each instruction to those that must come before it, each once: operands, control predecessors, effects."""
     known = {one.id for one in computation.sequence}
     needed: dict[int, tuple[int, ...]] = {}
     last = 0
@@ -129,7 +134,9 @@ def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
 def _run_first(
     computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
 ) -> tuple[HloInstruction, ...]:
-    """Runs what each kernel needs, then the kernel; then the rest. numbers: for the order of the rest, and among kernels."""
+    """Runs the instructions that each kernel needs, then the kernel; then the rest. numbers: ranks of the rest, and of
+    the kernels.
+    """
     listed = [one.id for one in computation.sequence]
     chosen = [number for number in listed if number in kernels]
     if numbers is not None:
@@ -143,7 +150,7 @@ def _run_first(
 def _run_last(
     computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
 ) -> tuple[HloInstruction, ...]:
-    """Runs a kernel only when nothing else can. numbers: for the order of the rest."""
+    """Runs a kernel only when nothing else can run. numbers: ranks of the rest."""
     return _sort(computation, needed, {one.id: (False, one.id in kernels) for one in computation.sequence}, numbers)
 
 
@@ -153,7 +160,9 @@ def _sort(
     ranks: Mapping[int, tuple[bool, bool]],
     numbers: Random | None,
 ) -> tuple[HloInstruction, ...]:
-    """Returns the instructions so that of all that is ready the one of the least rank comes next, at random among equals."""
+    """Returns a topological order in which the ready instruction with the least rank comes next, at random among
+    equals.
+    """
     keys = {
         one.id: (*ranks[one.id], numbers.random() if numbers is not None else place)
         for place, one in enumerate(computation.sequence)
@@ -164,9 +173,9 @@ def _sort(
 def order_by(
     instructions: Sequence[HloInstruction], needed: Mapping[int, Sequence[int]], keys: Mapping[int, Any]
 ) -> tuple[HloInstruction, ...]:
-    """Returns the instructions so that of all that is ready the one with the least key comes next.
+    """Returns a topological order in which the ready instruction with the least key comes next.
 
-    needed: the ids of those that each has to come after, once each.
+    needed: the ids of the instructions that must come before each one, once each.
     """
     from heapq import heapify, heappop, heappush
 
@@ -190,6 +199,6 @@ def order_by(
 
 
 def find_late_start(module: HloModule, done: HloInstruction, late: Collection[int]) -> HloInstruction | None:
-    """Returns the start of this done if the order has it do at the done what it does."""
+    """Returns the start of this done if the order runs the start's work at the done."""
     start = find_start(module, done)
     return start if start.id in late else None

@@ -1,21 +1,20 @@
-"""HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, and the compile worker's tags in it.
+"""HloModule, HloComputation, HloInstruction: a typed, read-only view of XLA's protobuf, with the compile worker's tags.
 
-All references are resolved; an instruction keeps its protobuf message for the attributes that few readers need.
+All references are resolved. An instruction keeps its protobuf message for the attributes that few readers need.
 
-Tags are the unique numbers that the compile worker puts on every StableHLO operation, in program order. XLA carries them
-in `op_name`: `jit(f)/mul#ld17`; an operation of an inlined function reads `…#ld15/add#ld85`, outer call first. The path
-(15, 85) names one operation of one call. Where a pass made one operation of two, XLA joins their names with a semicolon,
-`add#ld85;mul#ld84`: the first is the one whose value it computes. A semicolon or `#` of the author's own is spelled `%3B`
+Tags are unique numbers that the compile worker puts on every StableHLO operation, in program order. XLA carries them in
+`op_name`: `jit(f)/mul#ld17`. An operation of an inlined function reads `…#ld15/add#ld85`, outer call first; the path
+(15, 85) names one operation of one call. Where a pass merges two operations, XLA joins their names with a semicolon,
+`add#ld85;mul#ld84`: the instruction computes the value of the first. A semicolon or `#` of the author is written `%3B`
 and `%23`.
-What metadata says of an instruction, source lines, chains of stack frames and tags, is believed as follows:
 
-(1) A module numbers its stack frames as it likes. What two modules have in common is the *chain* behind such a number: file,
-    function, line and column of the frame, then of its caller, and so on. XLA's call inliner puts the call's chain behind
-    the chain of what it inlines, and gives an instruction without a frame the call's.
-(2) A tag is a text in an op_name, and op_names come from a file: a user's scope may look like a tag, and a tag may have been
-    cut off. The compile worker tags every operation of a program and lets no other `#` or `;` through. So a module from
-    before the optimizations is *tagged* where each named instruction has one tag at the end of each joined name, and
-    only such as MLIR adds (barriers, broadcasts, calls) have no name. Otherwise its tags are not used at all.
+Metadata comes from a file, so it is read with care. Modules number their stack frames independently; what two modules
+share is the *chain* behind such a number: file, function, line and column of the frame, then of its caller, and so on.
+XLA's call inliner appends the call's chain to the chain of each inlined instruction, and gives the call's chain to an
+instruction without one. A tag is text in an op_name: a user's scope may look like one, and one may be cut off. The
+compile worker tags every operation of a program and escapes every other `#` and `;`. So a module from before the
+optimizations is *tagged* only if each named instruction has one tag at the end of each joined name, and only
+instructions that MLIR adds (barriers, broadcasts, calls) have no name. Otherwise its tags are ignored.
 """
 
 import re
@@ -44,27 +43,27 @@ _TAG = re.compile(r"#ld(\d{1,18})(?!\d)")
 
 @lru_cache(maxsize=1 << 16)
 def parse_tag_path(op_name: str) -> TagPath:
-    """(15, 85) for `jit(f)/call#ld15/add#ld85`; () for a name without tags."""
+    """Returns (15, 85) for `jit(f)/call#ld15/add#ld85`; () for a name without tags."""
     if "#ld" not in op_name:
         return ()
     return tuple([int(number) for number in _TAG.findall(op_name.partition(";")[0])])
 
 
 def strip_tags(op_name: str) -> str:
-    """JAX's name stack of the operation whose value it is, without tags and as its author spelled it."""
+    """Returns JAX's name stack of the operation that the instruction computes, without tags and as its author wrote it."""
     return _TAG.sub("", op_name.partition(";")[0]).replace("%3B", ";").replace("%23", "#")
 
 
 ADDED_BARRIER = "ligerdiag_barrier"
-"""Name of the barriers that the translation as written puts behind operations; see `compile.lowering.intent`."""
+"""Name of the barriers that the as-written translation puts after operations; see `compile.lowering.intent`."""
 
 
 @dataclass(slots=True, eq=False)
 class HloInstruction:
     """One instruction. Operands and control predecessors are instructions of the same computation.
 
-    Its fields are Final rather than the record frozen: to make a frozen one takes three times as long, and a large module
-    holds 150,000 of them.
+    The fields are Final instead of the dataclass frozen: a frozen instance takes three times as long to make, and a
+    large module has 150,000 of them.
     """
 
     id: Final[int]
@@ -83,14 +82,14 @@ class HloInstruction:
 
     @property
     def kernel(self) -> tuple[str, bytes]:
-        """Target and payload of a custom call."""
+        """The target and payload of a custom call."""
         return self.proto.custom_call_target, self.proto.backend_config
 
     @property
     def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:
-        """output_to_operand_aliasing, as far as it holds (see `shape`): operand_number to the output's ShapeIndex.
+        """Valid entries of output_to_operand_aliasing (see `shape`): operand_number to the output's ShapeIndex.
 
-        An entry for a part of an operand leaves the rest of it, and is not here.
+        An entry for a part of an operand is not here: it leaves the rest of the operand unaliased.
         """
         entries = self.proto.output_operand_aliasing
         return {a.operand_index: tuple(a.output_shape_index) for a in entries if not a.operand_shape_index}
@@ -105,7 +104,7 @@ class HloComputation:
     instructions: tuple[HloInstruction, ...]
     root: HloInstruction
     sequence: tuple[HloInstruction, ...]
-    """The schedule's order; empty when the module has no schedule for this computation (fusions, for one)."""
+    """The schedule's order; empty for a computation without a schedule, such as a fusion."""
     is_fusion: bool
     proto: HloComputationProto
 
@@ -117,7 +116,7 @@ class HloComputation:
 
     @cached_property
     def users(self) -> Mapping[int, tuple[HloInstruction, ...]]:
-        """Instruction id to the instructions of this computation that have it as an operand."""
+        """Instruction id to the instructions of this computation that use it as an operand."""
         found: dict[int, list[HloInstruction]] = {i.id: [] for i in self.instructions}
         for instruction in self.instructions:
             for operand in dict.fromkeys(instruction.operands):
@@ -126,7 +125,7 @@ class HloComputation:
 
     @cached_property
     def kept_elements(self) -> frozenset[int]:
-        """Numbers of the elements of its parameter that a loop's body returns as they came, in the same place."""
+        """Numbers of the elements of its parameter that a loop's body returns unchanged, in the same position."""
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return frozenset()
         parameter = self.parameters[0]
@@ -138,8 +137,9 @@ class HloComputation:
 
     @cached_property
     def handed_elements(self) -> tuple[tuple[int, ...], ...]:
-        """For each element of a loop's state: the elements that stand there by turns, itself first, as the body hands one on
-        in another one's place."""
+        """For each element of a loop's state, the elements that take this position in turn, itself first, as the body
+        returns one in another one's position.
+        """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return ()
         comes_from: dict[int, int] = {}
@@ -170,16 +170,17 @@ class HloModule:
     input_output_alias: HloInputOutputAliasProto
     """Module-level aliasing of entry parameters and outputs (donation)."""
     replica_count: int = 1
-    """How often the program runs side by side, beside its partitions; 1 where the module does not say."""
+    """How many replicas run the program, beside its partitions; 1 where the module does not say."""
     frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the framework told XLA about the module."""
+    """Attributes of the module that the framework passes to XLA."""
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
-    """Instruction id to which operation of the author it is, where that is known: read from `op_name`, or worked out
-    afterwards (see `analysis.provenance`)."""
+    """Instruction id to the author's operation that it computes, where known: read from `op_name`, or inferred later
+    (see `analysis.provenance`).
+    """
     invalid_aliases: list[InvalidAlias] = field(default_factory=list[InvalidAlias])
-    """Declared aliases that are none; they are no longer in the messages of their instructions."""
+    """Declared aliases that are invalid; they are removed from the messages of their instructions."""
     number: int = 0
-    """Of the module in the process that compiled it; 0 where the file does not say."""
+    """The module's number in the process that compiled it; 0 where the file does not say."""
     _orders: dict[int, tuple[HloInstruction, ...]] = field(
         init=False, default_factory=dict[int, tuple[HloInstruction, ...]]
     )
@@ -212,7 +213,7 @@ class HloModule:
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:
-        """Returns the author's operation that an instruction of this module is; () if that is not known."""
+        """Returns the author's operation that an instruction of this module computes; () if that is unknown."""
         return self.tags.get(instruction.id, ())
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
@@ -300,20 +301,20 @@ def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine
 
 
 type Chain = int
-"""Number of a chain of locations; 0 is the empty one. The same number means the same chain, in any module."""
+"""Number of a chain of locations; 0 is the empty one. The same number means the same chain, in every module."""
 
 _MAX_FRAMES = 1024
 
 
 @dataclass(slots=True, eq=False)
 class FrameNumbers:
-    """Numbers chains, (1); one object serves all modules that are compared."""
+    """Numbers chains of stack frames; one object serves all modules that are compared."""
 
     _links: dict[tuple[object, Chain], Chain] = field(default_factory=dict[tuple[object, Chain], Chain])
     _known: dict[tuple[int, int, Chain], Chain] = field(default_factory=dict[tuple[int, int, Chain], Chain])
 
     def number(self, module: HloModule, instruction: HloInstruction, behind: Chain = 0) -> Chain:
-        """Returns the instruction's chain, with the chain `behind` at its outer end."""
+        """Returns the number of the instruction's chain, with the chain `behind` appended at its outer end."""
         metadata = instruction.proto.metadata
         if metadata.stack_frame_id:
             return self._number_frame(module, metadata.stack_frame_id, behind)
@@ -359,12 +360,12 @@ _UNNAMED = having(Trait.UNNAMED)
 
 
 def is_added_barrier(instruction: HloInstruction) -> bool:
-    """Whether the translation as written put this barrier behind an operation, whose tag it has."""
+    """Returns whether the as-written translation added this barrier after an operation, whose tag it has."""
     return instruction.opcode == "opt-barrier" and strip_tags(instruction.op_name) in ("", ADDED_BARRIER)
 
 
 def is_tagged(program: HloModule) -> bool:
-    """Returns whether the tags of a module from before the optimizations are complete, (2)."""
+    """Returns whether the tags of a module from before the optimizations are complete."""
     return bool(program.tags) and all(
         _TAGGED.fullmatch(one.op_name) if one.op_name else one.opcode in _UNNAMED
         for one in program.instructions

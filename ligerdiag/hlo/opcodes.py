@@ -1,12 +1,12 @@
-"""The trait table: XLA's opcodes, and the traits of each.
+"""XLA's opcodes and the traits of each.
 
-Spelled as XLA spells them (xla/hlo/ir/hlo_opcode.h). XLA refuses a module with any other. So does the parser: an instruction
-of which nothing is known would else count as one that only reads, a `Custom-Call` as no kernel.
+Opcodes are spelled as in xla/hlo/ir/hlo_opcode.h. XLA refuses a module with any other opcode, and so does the parser;
+otherwise an unknown instruction would count as one that only reads, and a `Custom-Call` as no kernel.
 
-A trait holds of every instruction with the opcode. Where the program and the schedule differ, there are two traits: a
-barrier is an operation of the program (BARRIER), and nothing in the schedule (LAUNCHES_NOTHING). ADR 11 tells which
-differences between rooms are meant. Compute a set once, `_SILENT = having(Trait.LAUNCHES_NOTHING)`: a lookup then costs what
-it costs in any frozenset.
+A trait holds for every instruction with the opcode. Where program and schedule differ, there are two traits: a barrier
+is an operation of the program (BARRIER), and launches nothing in the schedule (LAUNCHES_NOTHING). ADR 11 lists the
+differences that are meant. Compute a set once, `_SILENT = having(Trait.LAUNCHES_NOTHING)`: a lookup is then as cheap as
+in any frozenset.
 """
 
 from enum import Flag, auto
@@ -25,109 +25,111 @@ class Trait(Flag):
     LAUNCHES_NOTHING = auto()
     """XLA emits no code for it in a schedule: it reads no bytes and writes none."""
     HANDS_ON = auto()
-    """The value of the result is that of operand 0 as it is; of a `done`, what its start has computed."""
+    """The result has the value of operand 0; the result of a `done` has the value that its start has computed."""
     BARRIER = auto()
-    """An operation of the program that hands operand 0 on, leaf by leaf, and only orders; it is nothing in the schedule."""
+    """An operation of the program that passes operand 0 on, leaf by leaf, and only orders; the schedule runs nothing
+    for it.
+    """
     HAS_BUFFER = auto()
-    """Executed in a schedule, it always has a buffer of its own in the buffer assignment."""
+    """When a schedule runs it, the buffer assignment always gives it a buffer of its own."""
     IN_PLACE = auto()
-    """XLA makes result k share the buffer of operand k where the operand is not needed any more."""
+    """XLA lets result k share the buffer of operand k if nobody needs the operand afterwards."""
     DECLARES_ALIASES = auto()
     """It may declare which operand a result shares its buffer with."""
     NEEDS_OPERAND = auto()
-    """We follow its first operand without asking: a module where it has none is refused."""
+    """Our code follows its first operand without a check: the parser refuses a module where it has none."""
 
     # what a value is
     NO_OPERATION = auto()
-    """No operation of the author: the translation from StableHLO makes it, without a tag."""
+    """The translation from StableHLO adds it, without a tag: it is no operation of the author."""
     TOKEN = auto()
-    """The result is a token: an author may write one, and it computes nothing that could be wrong."""
+    """The result is a token: an author may write one, and it holds no value that could be wrong."""
     FROM_NOTHING = auto()
-    """The value needs no input: it is written in the program."""
+    """The value needs no input: the program contains it."""
     ONE_ARRAY = auto()
     """The result is one array, and never a tuple."""
     ARRAY_OF_ARRAYS = auto()
-    """The result is one array where all operands are; XLA has had such of tuples, too."""
+    """The result is one array where all operands are arrays; older XLA also had tuples here."""
     ELEMENTWISE = auto()
     """Element i of the result depends on element i of the operands, where the dimensions are the same."""
     MOVES = auto()
-    """The result holds elements of operand 0 and nothing else: rearranged, repeated, chosen or exchanged among devices."""
+    """The result holds only elements of operand 0: rearranged, repeated, selected or exchanged among devices."""
     JOINS = auto()
-    """The result holds elements of the operands and nothing else: one beside the other, or one inside of the other."""
+    """The result holds only elements of the operands: one next to the other, or one inside of the other."""
     CASTS = auto()
     """The result holds operand 0's elements in another element type."""
     SAME_ELEMENTS = auto()
-    """The result has each of the operand's elements once: with a layout that fits, XLA makes the two one value."""
+    """The result has each of the operand's elements once; if the layout allows, XLA makes the two one value."""
     OTHER_FORM = auto()
-    """Gives the operand's value another form; MLIR composes two such operations, or cancels them."""
+    """The result is the operand in another shape; MLIR composes two such operations, or cancels them."""
     KEEPS_SCALAR = auto()
-    """Where all of the operand's elements are one number, the result's are that number, too."""
+    """If all of the operand's elements are one number, so are the result's."""
     NO_NEW_NAN = auto()
-    """Makes no NaN of its own: it has been in the operand, or is written in the program."""
+    """A NaN in the result was in the operand, or is written in the program."""
     VIEW = auto()
-    """numpy computes it without touching the elements, or it is a number alone."""
+    """NumPy computes it without touching the elements, or it is a single number."""
     ROUNDS = auto()
-    """A floating point result is rounded to its dtype: computed in another order, it differs by what that comes to."""
+    """A floating point result is rounded to its dtype, so another order of evaluation changes it by rounding errors."""
     COMMUTES = auto()
-    """Two operands that may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
+    """The two operands may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
     MULTIPLIES = auto()
-    """Operand 0 is a factor of the result: XLA moves other factors of it to where they cost less."""
+    """Operand 0 is a factor of the result: XLA moves its other factors to where they are cheaper."""
     ADDS = auto()
-    """The operands are terms of the result, which XLA adds in another order."""
+    """The operands are terms of the result, which XLA may add in another order."""
     EXCHANGED = auto()
     """XLA may exchange its two operands, and transpose the result (GemmFusionSwapOperands,
     xla/backends/gpu/transforms/gemm_fusion_swap_operands.cc)."""
     CHOOSES = auto()
-    """Of two operands that are one value the result is that value."""
+    """If its two operands are one value, the result is that value."""
     STEPS = auto()
-    """The result is one of few numbers: a small change of the operand mostly leaves it as it is."""
+    """The result is one of few numbers: a small change of the operand rarely changes it."""
     BOUNDS = auto()
-    """The result is an operand, or a bound that the operand does not reach."""
+    """The result is an operand, or a bound if the operand exceeds it."""
     RESULT_NOT_SAVED = auto()
-    """JAX's derivative needs the operands at most; others, as `exponential` or `tanh`, save their result."""
+    """JAX's derivative needs at most the operands; others, such as `exponential` or `tanh`, save their result."""
     LIBRARY_CALL = auto()
-    """XLA may make it a custom call of cuBLAS or cuDNN."""
+    """XLA may rewrite it to a custom call of cuBLAS or cuDNN."""
     REDUCES = auto()
-    """Work is counted by its operands' elements."""
+    """Its work is proportional to the number of its operands' elements."""
     SORTS = auto()
-    """Work is more than linear in the elements."""
+    """Its work is more than linear in the number of elements."""
     BROADCAST_IN_DIM = auto()
-    """What a StableHLO broadcast_in_dim is translated to, with others of its kind."""
+    """A StableHLO broadcast_in_dim is translated to it, together with others of this trait."""
     UNNAMED = auto()
-    """MLIR adds such without a name to what the author wrote."""
+    """MLIR adds such instructions without a name."""
 
     # devices and time
     COLLECTIVE = auto()
     """Exchanges values with other devices, or begins to."""
     PEER_TO_PEER = auto()
-    """Sends to one other device, or receives: asynchronous, although it is not called a start."""
+    """Sends to one other device, or receives: asynchronous, although its name has no `start`."""
     OPERANDWISE = auto()
     """A collective of several operands, as the combiners make them: result k depends on operand k alone."""
     GATHERS = auto()
-    """A collective that brings elements from other devices as they are."""
+    """A collective that brings elements from other devices unchanged."""
     NAMES_DEVICES = auto()
     """A collective with `use_global_device_ids`."""
     REPLAYED = auto()
     """The replay computes it across devices."""
     START = auto()
-    """Begins what its done ends."""
+    """Begins an operation that its done ends."""
     STARTS_WITH_OPERANDS = auto()
     """A start whose result is a tuple of operands and results, not the results alone."""
     RESULT_FIRST = auto()
-    """Begins with a tuple that has what the done gives at {0}, not at {1}."""
+    """Begins with a tuple whose element {0}, not {1}, is the result of the done."""
     STARTS_COMPUTATION = auto()
-    """A start that runs a computation of its own meanwhile."""
+    """A start that runs a computation of its own."""
     UPDATE = auto()
-    """Stands between a start and its done, reads nothing and does nothing."""
+    """Comes between a start and its done, reads nothing and does nothing."""
     DONE = auto()
     """Waits for a start: it reads nothing that the start has not read."""
 
     HAS_EFFECTS = auto()
-    """It changes something beside its result, or takes what others leave: such instructions keep their order."""
+    """It has an effect beside its result: such instructions keep their order."""
 
     # computations
     CONTROL_FLOW = auto()
-    """Runs computations where it stands, and does nothing itself."""
+    """Runs computations, and does nothing itself."""
     CALLEE_TAKES_OPERANDS = auto()
     """Runs one computation, whose parameter k is operand k."""
     RUNS_SCHEDULED = auto()

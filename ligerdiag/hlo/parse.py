@@ -1,4 +1,4 @@
-"""Makes the HLO view from bytes and trusts nothing: it checks every reference and raises ArtifactError."""
+"""Builds the HLO view from untrusted bytes: checks every reference and raises ArtifactError."""
 
 import gc
 from collections.abc import Generator, Mapping
@@ -17,15 +17,16 @@ from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
 from ligerdiag.untrusted_files import MAXIMUM_FILE_BYTES, read_untrusted
 
 _FROZEN_AT_START = 1000
-"""More than Python freezes itself when it starts (375); who calls gc.freeze has far more."""
+"""More objects than Python itself freezes at start (375); a caller of gc.freeze has far more."""
 
 
 @contextmanager
 def pause_collector(*, keep: bool = False) -> Generator[None]:
-    """Pauses the garbage collector: views hold many small objects that stay, and looking for cycles doubles the time.
+    """Pauses the garbage collector: views hold many small long-lived objects, and searching them for cycles doubles the
+    time.
 
-    keep: moves what is made meanwhile to the collector's oldest generation unsearched, unless the caller has frozen objects,
-    which this would thaw.
+    keep: moves the objects made meanwhile to the oldest generation without a search, unless the caller has frozen
+    objects, which this would unfreeze.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -64,7 +65,7 @@ def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
 
 
 def parse_hlo_module(data: bytes) -> HloModule:
-    """Parse a serialized HloModuleProto, without what an HloProto has around it; raises ArtifactError as `parse_hlo`."""
+    """Parses a serialized HloModuleProto, without the HloProto around it; raises ArtifactError as `parse_hlo` does."""
     proto = _decode(HloModuleProto(), data)
     if not proto.computations:
         raise ArtifactError("holds no HLO module")
@@ -72,7 +73,7 @@ def parse_hlo_module(data: bytes) -> HloModule:
 
 
 def _decode[Message: (HloProto, HloModuleProto)](message: Message, data: bytes) -> Message:
-    """Fills the message. Raises MemoryError or ArtifactError: protobuf reports both by one exception."""
+    """Fills the message. Raises MemoryError or ArtifactError; protobuf reports both by one exception."""
     try:
         message.ParseFromString(data)
     except DecodeError as error:
@@ -82,7 +83,7 @@ def _decode[Message: (HloProto, HloModuleProto)](message: Message, data: bytes) 
 
 
 def parse_module(proto: HloModuleProto) -> HloModule:
-    """View of an HloModuleProto; raises ArtifactError when a reference does not resolve."""
+    """Returns the view of an HloModuleProto; raises ArtifactError when a reference does not resolve."""
     computations: dict[int, HloComputation] = {}
     tags: dict[int, TagPath] = {}
     invalid_aliases: list[InvalidAlias] = []
@@ -122,12 +123,12 @@ _ALIASING = having(Trait.DECLARES_ALIASES)
 _NEEDS_OPERAND = having(Trait.NEEDS_OPERAND)
 _DONES = having(Trait.DONE) - {"recv-done", "send-done"}
 _CALLEES = {"while": 2, "call": 1, "fusion": 1, "conditional": 1, "async-start": 1}
-"""How many computations an instruction calls, at least."""
+"""The least number of computations that an instruction calls, by opcode."""
 _OPERANDS_ARE_PARAMETERS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 
 def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation]) -> None:
-    """Raises ArtifactError where an instruction lacks the operands or computations that its opcode has."""
+    """Raises ArtifactError where an instruction lacks operands or computations that its opcode requires."""
     name, opcode, operands = instruction.name, instruction.opcode, instruction.operands
     if opcode not in OPCODES:
         raise ArtifactError(f"`{name}` has the opcode `{opcode:.40}`, which XLA does not have")
@@ -200,7 +201,7 @@ def _parse_computation(
 
 
 def require_same_operands(program: HloModule, optimized: HloModule) -> None:
-    """Raises ArtifactError where one kernel has other numbers of operands in the two modules: XLA keeps them."""
+    """Raises ArtifactError where a kernel has different numbers of operands in the two modules: XLA keeps that number."""
     written, left = _count_operands(program), _count_operands(optimized)
     for kernel in written.keys() & left.keys():
         if not left[kernel] <= written[kernel]:

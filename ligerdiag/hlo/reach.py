@@ -1,13 +1,13 @@
 """Finds the outputs of a program that depend on a value: forward, leaf by leaf, through every operation.
 
-1. Tuples, their elements, barriers and the edges of a shard_map hand a leaf on alone, and so do loops, branches, calls
-   and fusions, into what they call and out of it. A value that decides how often a loop runs, or which branch is taken,
-   reaches all that comes out.
-2. A custom call hands on by `list_dependents`, where that is given: leaves of its result, and operands that it overwrites
-   with what depends on the value, whose other users are then reached, too. Without it, it hands on to all of its result.
-3. Any other operation hands an operand on to every leaf of its result, a collective of several operands to that of its
-   own.
-An upper bound: elements are not told apart, nor the time at which a value is read.
+Tuples, get-tuple-elements, barriers and the edges of a shard_map pass on a single leaf, and so do loops, branches,
+calls and fusions, into their computations and out again. A value that decides a trip count or a branch reaches
+everything that comes out. A custom call passes on by `list_dependents` where that is given: to leaves of its result,
+and to operands that it overwrites with values that depend on this one, whose other users are then reached too. Without
+it, a custom call passes on to its whole result. Any other operation passes an operand on to every leaf of its result; a
+collective of several operands only to the operand's own leaf.
+
+The result is an upper bound: it ignores which elements are read, and when.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 type Dependents = Callable[[HloInstruction, int], tuple[Iterable[ShapeIndex], Iterable[int]]]
-"""A custom call and the number of an operand to the leaves of its result, and the operands, that depend on it."""
+"""Maps a custom call and an operand number to the leaves of its result, and the operands, that depend on it."""
 
 type _Node = tuple[int, ShapeIndex]
 
@@ -30,7 +30,7 @@ _TAKE_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """What depends on a value."""
+    """Everything that depends on a value."""
 
     outputs: frozenset[int]
     """Numbers of the leaves of the program's result."""
@@ -39,14 +39,14 @@ class Reach:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything comes of the value."""
+        """Returns whether any output or effect depends on the value."""
         return bool(self.outputs) or self.acts
 
 
 def find_reach(
     module: HloModule, starts: Iterable[tuple[HloInstruction, ShapeIndex]], list_dependents: Dependents | None = None
 ) -> Reach:
-    """Returns what depends on any of these leaves."""
+    """Returns everything that depends on any of these leaves."""
     found = search([(one.id, index) for one, index in starts], _Steps(module, list_dependents).list_next)
     root = module.entry.root
     outputs = frozenset(n for n, leaf in enumerate(iterate_leaves(root.shape)) if (root.id, leaf) in found)

@@ -1,6 +1,6 @@
-"""Pairs `x + b` and `(x + b) - b'` in a program: to a person they are x, in floating point x rounded to what `x + b` holds.
+"""Finds pairs `x + b` and `(x + b) - b'`: mathematically x, in floating point x rounded to the precision of `x + b`.
 
-They are how a workaround makes readers of x wait for a kernel: b hangs on what the kernel returns.
+They are how a workaround makes readers of x wait for a kernel: b depends on the kernel's result.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,12 +18,12 @@ type AreOne = Callable[[HloInstruction, HloInstruction], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundingPair:
-    """What is added to an operand of a kernel, and subtracted again."""
+    """A term that is added to an operand of a kernel, and subtracted again."""
 
     addition: HloInstruction
     subtraction: HloInstruction
     term: HloInstruction
-    """What is added and subtracted."""
+    """The term."""
     place: int
     """Number of the addition's operand that is x."""
 
@@ -31,9 +31,9 @@ class RoundingPair:
 def find_rounding_pairs(
     computation: HloComputation, call: HloInstruction, operand: int, are_one: AreOne
 ) -> Iterator[RoundingPair]:
-    """Yields the pairs around an operand of a call, in the call's computation, in which b depends on what the call returns.
+    """Yields the pairs around an operand of a call, in the call's computation, in which b depends on the call's result.
 
-    Barriers, broadcasts, reshapes and converts are looked through.
+    The search looks through barriers, broadcasts, reshapes and converts.
     """
     users, value = computation.users, call.operands[operand]
     for addition in users[value.id]:

@@ -1,13 +1,13 @@
-"""Shapes with their leaves (XLA's ShapeIndex), and which output of an instruction shares the buffer of which operand.
+"""Shapes with their leaves (XLA's ShapeIndex), and the buffers that an instruction's outputs share with its operands.
 
-`output_to_operand_aliasing` comes from a file. An entry counts when, as XLA's verifier (hlo_verifier.cc) wants it:
-  (1) the operand exists, and both ShapeIndices stand for a part of its shape and of the result's;
-  (2) both parts have the same element type and dimensions; what has no shape of an array is no buffer;
-when, though XLA takes all such entries for one buffer,
-  (3) no other entry names the same output or the same operand;
-and, in a module with a buffer assignment, when
-  (4) both lie in the same bytes.
-Any other entry is no alias: what the kernel writes there stays a hidden write.
+`output_to_operand_aliasing` comes from a file. An entry is valid if
+
+- the operand exists, and both ShapeIndices name a part of its shape and of the result's;
+- both parts have the same element type and dimensions, and are arrays (these two as in XLA's hlo_verifier.cc);
+- no other entry names the same output or operand, although XLA takes all such entries for one buffer;
+- both lie in the same bytes, in a module with a buffer assignment.
+
+The kernel's write to a buffer of an invalid entry remains a hidden write.
 """
 
 import re
@@ -36,7 +36,7 @@ DTYPE_NAMES = {
 
 
 def is_predicate(shape: ShapeProto) -> bool:
-    """Whether the shape is of truth values."""
+    """Returns whether the shape's elements are booleans."""
     return shape.element_type == _PRED
 
 
@@ -61,7 +61,7 @@ def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[
 
 
 def is_counted(shape: ShapeProto) -> bool:
-    """Whether its elements are integers or truth values."""
+    """Returns whether the shape's elements are integers or booleans."""
     return DTYPE_NAMES.get(shape.element_type, "").strip("0123456789") in ("pred", "s", "u")
 
 
@@ -70,7 +70,7 @@ def count_elements(shape: ShapeProto) -> int:
 
 
 def is_integer(shape: ShapeProto) -> bool:
-    """Whether it is an array of whole numbers, or of truth values."""
+    """Returns whether the shape is an array of integers or booleans."""
     return DTYPE_NAMES.get(shape.element_type, "").startswith(("s", "u", "pred"))
 
 
@@ -84,7 +84,7 @@ def compute_byte_size(shape: ShapeProto) -> int | None:
 
 
 def render_shape(shape: ShapeProto) -> str:
-    """Short text such as `f32[4,8]` or `(f32[4], s32[])`."""
+    """Returns short text such as `f32[4,8]` or `(f32[4], s32[])`."""
     if is_tuple(shape):
         return f"({', '.join(render_shape(child) for child in shape.tuple_shapes)})"
     name = DTYPE_NAMES.get(shape.element_type, "token" if shape.element_type == TOKEN else f"type{shape.element_type}")
@@ -93,23 +93,23 @@ def render_shape(shape: ShapeProto) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidAlias:
-    """An entry that is no alias."""
+    """An entry of `output_to_operand_aliasing` that is no alias."""
 
     instruction: int
-    """Its id."""
+    """The instruction's id."""
     operand: int
-    """operand_number that the entry names, which may not exist."""
+    """The operand number of the entry; such an operand may not exist."""
     output: ShapeIndex
     reason: str
-    """One clause: what is wrong."""
+    """One clause: why it is invalid."""
     part: ShapeIndex = ()
     """The part of the operand that the entry names."""
     is_shared: bool = False
-    """Both exist and are alike, but another entry names one of them, too: XLA takes all of these for one buffer."""
+    """Both exist and match, but another entry names one of them too: XLA takes them all for one buffer."""
 
 
 def take_invalid_aliases(proto: HloInstructionProto, operands: list[ShapeProto]) -> Iterator[InvalidAlias]:
-    """Removes the entries that are no alias from the message, and yields them: (1) to (3)."""
+    """Removes the invalid entries from the message, and yields them."""
     entries = list(proto.output_operand_aliasing)
     outputs = Counter(tuple(entry.output_shape_index) for entry in entries)
     sources = Counter((entry.operand_index, tuple(entry.operand_shape_index)) for entry in entries)
@@ -133,7 +133,7 @@ def take_invalid_aliases(proto: HloInstructionProto, operands: list[ShapeProto])
 
 
 def render_index(index: Sequence[int]) -> str:
-    """`{0,1}`, as XLA writes it."""
+    """Returns `{0,1}`, as XLA writes it."""
     return f"{{{','.join(map(str, index))}}}"
 
 

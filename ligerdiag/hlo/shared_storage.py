@@ -1,17 +1,19 @@
-"""Values that stand in the same bytes however XLA orders a module: what names a value, and nothing that makes a new one.
+"""Finds values that share bytes however XLA orders a module: names of one value, as opposed to new values.
 
-XLA chooses an order along operands and control edges, and assigns storage for it. It knows every value that an instruction
-defines, and keeps each one as long as somebody reads it: by storage of its own, or by a copy. What it does not know is what
-a kernel overwrites behind its back. So a kernel that overwrites a value hits
-  (1) all that only names it: bitcasts, tuples and their elements, barriers, what calls and branches are given and give
-      back, a start's operands behind the start, and a start's result behind the done;
-  (2) an element of a loop's state that the loop's body hands on in the same place: what the loop starts from, the state
-      inside, and what the loop gives are one value then;
-  (3) the result of a conditional, if each of its branches hands on one and the same value from outside.
-And it hits nothing else. A copy is another value. So is what an update in place gives (dynamic-update-slice, a declared
-alias, all-reduce-start): XLA lets it have the bytes of its operand where nobody reads the operand afterwards, and else
-copies. So is an element of a loop's state that the body defines: where what the loop starts from is read elsewhere, XLA
-copies it. These copies are those of one order; in another one XLA would make others, and the values stay apart.
+XLA chooses an order along operands and control edges and assigns storage for it. It knows every value that an
+instruction defines and keeps it as long as somebody reads it, in its own storage or in a copy. It does not know what a
+kernel overwrites. So a kernel that overwrites a value also overwrites
+
+- every other name of it: bitcasts, tuples and their elements, barriers, arguments and results of calls and branches, a
+  start's operands after the start, and a start's result after the done;
+- an element of a loop's state that the body returns unchanged in the same position: its initial value, the state inside
+  and the loop's result are one value;
+- the result of a conditional whose branches all return one and the same value from outside;
+
+and nothing else. A copy is another value. So is the result of an in-place update (dynamic-update-slice, a declared
+alias, all-reduce-start): XLA gives it the bytes of its operand if nobody reads the operand afterwards, and copies
+otherwise. So is an element of a loop's state that the body defines: if its initial value is read elsewhere, XLA copies
+it. Such copies belong to one order; another order would have others, and the values stay apart.
 """
 
 from collections.abc import Iterator
@@ -28,7 +30,7 @@ _MOST = 100_000
 
 @dataclass(slots=True, eq=False)
 class SharedStorage:
-    """Finds which values of one module are one, by (1) to (3)."""
+    """Finds which values of one module are one value."""
 
     module: Final[HloModule]
     _flow: Dataflow = field(init=False)
@@ -64,7 +66,7 @@ class SharedStorage:
             yield from self._flow.list_sources(instruction, index)
 
     def is_handed_on(self, loop: HloInstruction, index: ShapeIndex) -> bool:
-        """Returns whether the body of this loop hands on that leaf of the state as it came, in the same place, (2)."""
+        """Returns whether the body of this loop returns that leaf of the state unchanged, in the same position."""
         key = loop.id, index
         if key not in self._carried:
             self._carried[key] = False  # while it is being asked about
@@ -78,7 +80,7 @@ class SharedStorage:
         return [caller for caller in self.module.callers.get(home, ()) if caller.opcode == "while"]
 
     def _list_branches(self, conditional: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Yields what each branch gives, if that is one value from outside, (3)."""
+        """Yields the result of each branch, if all branches return one value from outside."""
         branches = [self.module.computations[number] for number in conditional.called_computations]
         given = {self.find(branch.root, index) for branch in branches}
         inside = {branch.id for branch in branches}
@@ -86,7 +88,7 @@ class SharedStorage:
             yield branches[0].root, index
 
     def _walk(self, start: Position, body: HloComputation | None) -> frozenset[Definition]:
-        """Follows names to definitions. body: a loop's, at whose parameter the walk ends."""
+        """Follows names to definitions. body: a loop's body, at whose parameter the walk ends."""
         found: set[Definition] = set()
         seen: set[Definition] = set()
         pending = [start]

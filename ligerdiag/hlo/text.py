@@ -1,16 +1,16 @@
-"""A module as text: in the form of XLA's own for people, and as lines that are the same for the same program.
+"""Renders a module as text: in a form like XLA's own for people, and as lines that are equal for equal programs.
 
-`fingerprint_lines` renders the structure; two modules with the same lines are the same program to XLA.
-  (1) A line is an instruction: opcode, shape with layout, operands, control predecessors, called computations and
-      attributes. Instructions and computations have numbers in the place of names and ids: computations in the order in
-      which they are first called, the entry first; instructions in the order of the schedule where there is one, else depth
-      first from the root, operands in order, and after that what the root does not need.
-  (2) Names, ids, metadata and frontend attributes that name something are left out; so is, of a backend config, what XLA
-      estimates (`_ESTIMATES`). A config that is not JSON, such as a kernel's payload, stands by its sha256.
-  (3) Not seen: shardings of instructions, and what the view of the protobuf skips (`xla.proto`).
+`fingerprint_lines` renders the structure; two modules with the same lines are the same program to XLA. A line is an
+instruction: opcode, shape with layout, operands, control predecessors, called computations and attributes. Numbers
+replace the names and ids of instructions and computations: computations in the order of their first call, the entry
+first; instructions in the order of the schedule where there is one, otherwise depth first from the root, operands in
+order, then the instructions that the root does not need. Names, ids, metadata and frontend attributes that name
+something are left out, and so are XLA's estimates in a backend config (`_ESTIMATES`). A config that is not JSON, such
+as a kernel's payload, is replaced by its sha256. Shardings of instructions, and fields that the protobuf view skips
+(`xla.proto`), do not count.
 
-`HloText` renders what is computed from what, and is no input for XLA: it leaves out metadata, backend configs, large
-constants and the rarer attributes.
+`HloText` renders the data flow for people and is no input for XLA: it omits metadata, backend configs, large constants
+and the rarer attributes.
 """
 
 import json
@@ -31,9 +31,9 @@ _SAID_OTHERWISE = (
     "name", "id", "opcode", "shape", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids",
     "backend_config", "frontend_attributes", "channel_id",
 )  # fmt: skip
-"""Fields that are left out, or that the line has in other words."""
+"""Fields that are left out, or that the line expresses otherwise."""
 _ESTIMATES = frozenset({"reification_cost", "device_type", "fusion_name", "scheduling_name"})
-"""Entries of a backend config that change nothing that is executed."""
+"""Entries of a backend config that do not change what runs."""
 _NAMES = re.compile(r"name$|^_xla_metadata")
 
 
@@ -44,7 +44,7 @@ class StructureLine:
     text: str
     """Such as `1.4 = f32[8]{0} add(1.2, 1.3)`."""
     kind: str
-    """What the line says without numbers: `f32[8]{0} add`."""
+    """The line without numbers: `f32[8]{0} add`."""
     computation: HloComputation
     instruction: HloInstruction
 
@@ -165,7 +165,7 @@ def _drop_estimates(value: Any) -> Any:
 
 
 def render_shape_with_layout(shape: ShapeProto) -> str:
-    """Such as `f32[4,8]{1,0}`, with the memory space where it is not the usual one: `f32[4]{0:S(5)}`."""
+    """Returns text such as `f32[4,8]{1,0}`, with the memory space if it is not the default one: `f32[4]{0:S(5)}`."""
     if is_tuple(shape):
         return f"({', '.join(render_shape_with_layout(child) for child in shape.tuple_shapes)})"
     text = render_shape(shape)
@@ -176,7 +176,7 @@ def render_shape_with_layout(shape: ShapeProto) -> str:
 
 _CALLS = having(Trait.CALLEE_TAKES_OPERANDS) - {"call"}
 _MOST_CHARACTERS = 2000
-"""Of one line: a tuple of a thousand values is cut."""
+"""Characters of one line: a tuple of a thousand values is cut."""
 
 
 @dataclass(slots=True, eq=False)
@@ -185,12 +185,12 @@ class HloText:
 
     module: HloModule
     _shapes: dict[bytes, str] = field(default_factory=dict[bytes, str])
-    """Serialized shape to text: a module has many values of few shapes."""
+    """Serialized shape to text: a module has many values and few shapes."""
     _names: Mapping[int, str] | None = None
     """Instruction id to name, for control predecessors."""
 
     def render_instruction(self, instruction: HloInstruction) -> str:
-        """One line, such as `%a = f32[4,8]{1,0} fusion(%b, %c), kind=kLoop, calls=%fused_computation`."""
+        """Returns a line such as `%a = f32[4,8]{1,0} fusion(%b, %c), kind=kLoop, calls=%fused_computation`."""
         match instruction.opcode:
             case "parameter":
                 operands = str(instruction.proto.parameter_number)
@@ -203,7 +203,7 @@ class HloText:
         return _clean(f"%{instruction.name} = {shape} {instruction.opcode}({operands}){attributes}")
 
     def render_computation(self, computation: HloComputation) -> Iterator[tuple[int, str]]:
-        """(instruction id, line) in schedule order, with header and closing brace, whose ids are 0."""
+        """Returns (instruction id, line) in schedule order, with header and closing brace, whose ids are 0."""
         parameters = ", ".join([f"{one.name}: {self._render_shape(one.shape)}" for one in computation.parameters])
         start = "ENTRY " if computation is self.module.entry else ""
         result = self._render_shape(computation.root.shape)
@@ -302,7 +302,7 @@ _ATTRIBUTES: Mapping[str, Callable[[HloInstructionProto], str]] = {
 
 
 def _clean(line: str) -> str:
-    """Drops control characters, which names from a file may hold, and cuts a line that is too long for people."""
+    """Removes control characters, which names from a file may contain, and cuts a line that is too long to read."""
     if len(line) > _MOST_CHARACTERS:
         line = line[:_MOST_CHARACTERS] + " ..."
     if line.isprintable():

@@ -1,8 +1,9 @@
-"""Thunks: what XLA launches, on which stream, in which command buffer, and in which order that runs its commands.
+"""Parses thunk sequences: what XLA launches, on which stream, in which command buffer, and how that orders its
+commands.
 
-XLA dumps a thunk sequence as text. A line is a thunk: its id, its kind, in brackets the nearest thunks before and after it
-that it must not be swapped with, by the buffers that they declare, and what the kind has to say. What is indented further
-runs inside of it:
+XLA dumps a thunk sequence as text. A line is a thunk: its id, its kind, in brackets the nearest thunks before and after
+it that it must not be swapped with according to declared buffers, and details of the kind. Lines with more indentation
+run inside of it:
 
     000: kCommandBuffer [source | sink]
         001: kCustomKernel [source       | next=002 (1)] gemm_fusion_dot_3 grid: [4, 1, 1] threads: [64, 1, 1] ...
@@ -14,18 +15,15 @@ runs inside of it:
       body:
         006: kCustomKernel ...
 
-(1) The brackets name one thunk on either side and no more, and say the same whatever order the command buffer keeps: they
-    are no graph of what runs, and are not read.
-(2) Thunks that a pass made, such as the command buffers, have the id 0.
-(3) XLA before 2025 wrote a kind and a tab, no id, and not always what runs inside of a thunk: command buffers were
-    computations of the module then.
+The parser ignores the brackets: they name one thunk on either side only, and do not depend on the order that the
+command buffer keeps. Thunks that a pass made, such as command buffers, have the id 0. XLA before 2025 wrote a kind and
+a tab, no id, and not always the nested thunks; command buffers were computations of the module then.
 
-XLA's flags set the order in which a command buffer runs its commands:
-
-(4) `xla_gpu_command_buffer_scheduling_mode`: SERIALIZE and LHS, which is the default, keep the order of the schedule, async
-    spans apart. CONCURRENT and CONCURRENT_REGIONS keep the order of two commands only where the buffers that they *declare*
-    conflict, or a control edge says so (CreateCommandOperations in xla/backends/gpu/runtime/command_executor.cc).
-(5) Before, `xla_gpu_graph_enable_concurrent_region` stood for CONCURRENT, and was false.
+XLA's flags choose the order in which a command buffer runs its commands. With `xla_gpu_command_buffer_scheduling_mode`
+SERIALIZE or LHS (the default) it keeps the order of the schedule, except for async spans. With CONCURRENT and
+CONCURRENT_REGIONS it keeps the order of two commands only where the buffers that they *declare* conflict, or where a
+control edge orders them (CreateCommandOperations in xla/backends/gpu/runtime/command_executor.cc). Before that flag,
+`xla_gpu_graph_enable_concurrent_region` meant CONCURRENT and was false by default.
 """
 
 import re
@@ -42,7 +40,7 @@ ASYNC_DONE = "kAsyncDone"
 _THUNK = re.compile(r"( *)(?:(\d+): )?(k[A-Z]\w*) *(?:\[[^\]]*\]|\t)?(.*)", re.ASCII)
 _LABEL = re.compile(r" *(condition|body|\w*branch\w*):", re.ASCII)
 _EMPTY = re.compile(r"^ *No thunks\.", re.ASCII)
-"""What stands for a branch that runs nothing; XLA writes no end of line behind it."""
+"""Text for a branch that runs nothing; XLA writes no newline after it."""
 _STREAM = re.compile(r"\bstream=(\w+(?:\[\d+\])?)", re.ASCII)
 _LARGEST = 64 << 20
 """Bytes; no thunk sequence of a real program is larger."""
@@ -50,7 +48,7 @@ _LARGEST = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Thunk:
-    """One thunk, and what runs inside of it."""
+    """One thunk, with the thunks inside of it."""
 
     id: int
     """XLA's, in the order of emission; 0 where a pass made it."""
@@ -74,7 +72,7 @@ class ThunkSequence:
 
     thunks: tuple[Thunk, ...]
     shows_nested: bool = True
-    """Whether the text says all that runs inside of a thunk, see (3)."""
+    """Whether the text lists every nested thunk; older XLA omits some."""
 
     def walk(self) -> Iterator[Thunk]:
         """Yields every thunk, a nested one after the one around it."""
@@ -146,12 +144,12 @@ _REGIONS = re.compile(r"\bxla_gpu_graph_enable_concurrent_region\b(?:[\"'\s:=]+(
 
 
 class CommandOrder(Enum):
-    """The order that two commands of one command buffer keep."""
+    """The order of two commands of one command buffer."""
 
     SCHEDULE = "schedule"
-    """That of the schedule."""
+    """The order of the schedule."""
     DECLARED = "declared"
-    """Only what the declared uses of buffers force."""
+    """Only the order that declared uses of buffers force."""
     UNKNOWN = "unknown"
 
 
@@ -161,7 +159,7 @@ _MODES = dict.fromkeys(("SERIALIZE", "0", "LHS", "2"), CommandOrder.SCHEDULE) | 
 
 
 def parse_command_order(flags: str) -> CommandOrder:
-    """Parses flags of any form: `--name=value`, `name: value` of a dump's debug options, JSON. The last one counts."""
+    """Parses flags of any form: `--name=value`, `name: value` of a dump's debug options, JSON. The last one wins."""
     modes = _MODE.findall(flags)
     if modes:
         return _MODES.get(modes[-1].upper(), CommandOrder.UNKNOWN)

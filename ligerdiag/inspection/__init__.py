@@ -1,1 +1,1 @@
-"""From an artifact or a stranger's files to verdicts, findings and coverage."""
+"""Judges an artifact or foreign files: verdicts, findings and coverage."""

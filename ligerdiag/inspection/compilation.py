@@ -1,5 +1,6 @@
-"""From the modules of one compilation, or an artifact's files, to verdicts, findings and coverage: analyses, and asks every
-rule. Workers read its kernels.
+"""Judges one compilation: runs the analyses on its modules, or on an artifact's files, and evaluates every rule.
+
+Worker processes read its kernels.
 """
 
 import base64
@@ -50,7 +51,7 @@ from ligerdiag.workers.pool import COMPILE_WORKER, Pool
 from ligerdiag.workers.starts import Templates
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
-"""Nothing is looked up where no kernel writes anything."""
+"""Used where no kernel writes anything, so that nothing is looked up."""
 
 
 class InspectionWords(TypedDict, total=False):
@@ -58,33 +59,33 @@ class InspectionWords(TypedDict, total=False):
 
     effects_cache: Required[Path | None]
     declared: Sequence[DeclaredEffects]
-    """Declared effects, believed of operands whose effects are unknown."""
+    """Declared effects for operands with unknown effects."""
     readers: Pool | None
     """Workers that read kernels with the Triton that made them; see `open_readers`."""
     neighbourhoods: bool
-    """Look at who reads what is overwritten, too."""
+    """Also find the readers of overwritten values."""
     view: bool
-    """Compute what an HTML report draws."""
+    """Also compute the drawing of an HTML report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Analysed:
-    """One compilation, judged, with what a replay of it needs."""
+    """One judged compilation, with everything that a replay of it needs."""
 
     inspection: Inspection
     compilation: Compilation
-    """Its buffer assignment holds, or it has none."""
+    """Its buffer assignment is consistent, or missing."""
     context: Context
 
 
 def inspect_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Inspection:
-    """Judges one compilation. Raises ArtifactError when its modules do not belong together."""
+    """Judges one compilation. Raises ArtifactError when its modules are inconsistent."""
     return analyse_compilation(compilation, **words).inspection
 
 
 @pause_collector()
 def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Analysed:
-    """Judges one compilation, and keeps what it was judged by. Raises as `inspect_compilation`."""
+    """Judges one compilation, and keeps the evidence. Raises as `inspect_compilation`."""
     program, optimized = compilation.program, compilation.optimized
     names = compilation.output_names or _name_outputs(optimized)
     modules = [module for module in (program, compilation.lowered, optimized) if module is not None]
@@ -165,7 +166,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
 def _find_lost_refs(
     context: Context, compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf
 ) -> Context:
-    """Adds what JAX lost of the program before XLA got it; outputs that need it are wrong, whatever the schedule."""
+    """Adds the Refs that JAX lost before XLA got the program; outputs that need them are wrong, whatever the schedule."""
     program, lowered = compilation.program, compilation.lowered
     if compilation.refs_trouble:
         context = replace(context, verdicts=worsen_outputs(context.verdicts, names, Verdict.UNKNOWN))
@@ -181,12 +182,12 @@ def _find_lost_refs(
 
 
 def _sort_writes(writes: Sequence[HiddenWrite]) -> list[HiddenWrite]:
-    """Sorts hidden writes in program order: they are numbered as a module lists them, and a tie changes that."""
+    """Sorts hidden writes in program order: their numbers follow the module's listing, which a tie changes."""
     return sorted(writes, key=lambda write: (write.tag_path, write.operand))
 
 
 def _renumber(context: Context) -> Iterator[int]:
-    """Yields what each output is to depend on, as labels of the hidden writes in program order."""
+    """Yields the intended dependences of each output, as labels of the hidden writes in program order."""
     width = 2 * context.space.classes
     ordered = [write.index for write in _sort_writes(context.writes)]
     for labels in context.intended.outputs:
@@ -196,11 +197,11 @@ def _renumber(context: Context) -> Iterator[int]:
 
 
 def _see_through_partitioning(effects_of: EffectsOf, program: HloModule | None, optimized: HloModule) -> EffectsOf:
-    """Returns the effects of each call, of that which stands for a `custom_partitioning` in the program, too.
+    """Returns the effects of each call, including calls of a `custom_partitioning` in the program.
 
-    XLA's partitioner puts the function that it asks for in its place. So it overwrites nothing behind XLA's back if no
-    call of the schedule does, nor one of the function that its author gave it, where the program has that (see
-    `compile.lowering.partitioned`); otherwise what it does stays unknown.
+    XLA's partitioner replaces such a call by the function for which it asks. So the call has no hidden write if no call
+    of the schedule has one, nor one of the function that its author gave it, if the program contains that (see
+    `compile.lowering.partitioned`); otherwise its effects stay unknown.
     """
 
     def hides(call: HloInstruction) -> bool:
@@ -253,8 +254,8 @@ def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
 
 
 def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedBytes, ...]]:
-    """Returns the compilation without a buffer assignment that does not hold, and without aliases that it shows to be
-    none; and the values that share bytes while they are alive.
+    """Returns the compilation without an inconsistent buffer assignment, and without aliases that the assignment
+    refutes; and the values that share bytes while they are alive.
 
     Without an assignment these are the values that must share bytes by XLA's rules.
     """
@@ -279,7 +280,7 @@ def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedB
 
 
 _LOOSE = (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration)
-"""Raised where the parts of a file's module do not hang together."""
+"""Raised if the parts of a file's module are inconsistent."""
 _TOO_MANY_STEPS = (
     "the module calls its computations in more ways than XLA leaves: whether values that are alive share bytes is not"
     " known"
@@ -287,9 +288,10 @@ _TOO_MANY_STEPS = (
 
 
 def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:
-    """Returns whether XLA has two values, or two donated arguments, in the same bytes of a module without custom calls.
+    """Returns whether XLA has two live values, or two donated arguments, in the same bytes of a module without custom
+    calls.
 
-    Raises ArtifactError where the assignment does not say it.
+    Raises ArtifactError if the assignment does not say.
     """
     try:
         if find_mixed_up(optimized, buffers, is_described=False) is not None:
@@ -304,7 +306,7 @@ def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:
 
 
 def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assigned: bool) -> Context:
-    """Returns the context in which no output is right that depends on what shares bytes."""
+    """Returns the context in which no output is right that depends on values with shared bytes."""
     if not shared:
         return context
     numbers = frozenset[int]().union(*[one.outputs for one in shared])
@@ -321,7 +323,7 @@ def _compute_context(
     *,
     needs_tags: bool,
 ) -> Context:
-    """needs_tags: a replay will want them, also where no kernel overwrites anything."""
+    """Runs the analyses. needs_tags: a replay will need tags, even if no kernel overwrites anything."""
     program, optimized = compilation.program, compilation.optimized
     writes_something = any(
         find_hidden_operands(call, effects_of(call)) or (home.is_fusion and call.proto.output_operand_aliasing)
@@ -375,7 +377,7 @@ def _compute_context(
 def _list_contradictions(
     context: Context, effects: CallEffectsReader
 ) -> tuple[tuple[HloInstruction, Contradiction], ...]:
-    """Each declaration that is not so, with the first call that shows it."""
+    """Returns each untrue declaration, with the first call that shows it."""
     first: dict[Contradiction, HloInstruction] = {}
     for call, _ in (*context.calls, *context.optimized_calls):
         for one in effects.find_contradictions(call):
@@ -393,7 +395,7 @@ def inspect_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
 
 @pause_collector()
 def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Analysed:
-    """Judges one artifact, and keeps what it was judged by. Raises as `inspect_artifact`."""
+    """Judges one artifact, and keeps the evidence. Raises as `inspect_artifact`."""
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
@@ -424,7 +426,7 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
 
 
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
-    """Returns the sequence, and what is to be said where it could not be read."""
+    """Returns the thunk sequence, and a note if it could not be read."""
     try:
         text = read_untrusted(path, MAXIMUM_TEXT_BYTES).decode("utf-8")
         return (parse_thunks(text) if text.strip() else None), ()
@@ -433,7 +435,7 @@ def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
 
 
 def _find_command_order(provenance: Provenance) -> CommandOrder:
-    """By the flags of the compile, which count before those of its environment."""
+    """Returns the order given by the compile's flags, which override those of its environment."""
     return parse_command_order(json.dumps([provenance.environment.get("XLA_FLAGS", ""), dict(provenance.flags)]))
 
 

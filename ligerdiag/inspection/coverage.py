@@ -1,7 +1,7 @@
-"""The parts of one compilation, and what its analysis covers of them.
+"""Represents the parts of one compilation, and the coverage of its analysis.
 
-A program whose order of operations is not known stands for several programs. What they agree on stands. An output or a
-read on which they differ is unknown, and a finding that one lacks is left out.
+A program with an unknown order of operations is judged as several programs. Results on which they agree stand. An
+output or read on which they differ is unknown, and a finding that one of them lacks is dropped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,36 +35,39 @@ class Compilation:
     program: HloModule | None
     """The unoptimized module; None where there is none."""
     as_written: bool
-    """`program` is the one from before MLIR folded anything, which only our own artifacts hold."""
+    """`program` is the module before MLIR folded anything, which only our own artifacts have."""
     optimized: HloModule
     buffers: BufferAssignment | None
-    """None: storage that must be shared is worked out from XLA's rules, and the coverage says so."""
+    """None: shared storage is derived from XLA's rules, and the coverage says so."""
     output_names: tuple[str, ...]
     """In the order of the outputs' leaves; () names them `output 0`, `output 1`, …"""
     kernel_calls: tuple[KernelCall, ...] = ()
-    """The calls that the program asks for, as the worker traced it; () where it was traced elsewhere."""
+    """The calls in the trace of our worker; () if another process traced the program."""
     notes: tuple[str, ...] = ()
     """Notes of the file reader for "not covered"."""
     thunks: ThunkSequence | None = None
-    """The launches with their command buffers; None if XLA wrote none or they could not be read."""
+    """The launches with their command buffers; None if XLA wrote none or they could not be parsed."""
     command_order: CommandOrder | None = None
-    """What order its command buffers keep, by XLA's flags; None where these are not known."""
+    """The order that its command buffers keep, by XLA's flags; None if these are unknown."""
     is_numbered: bool = True
-    """The ids of the program's instructions rise in the order in which they were written; HLO text has no ids."""
+    """The ids of the program's instructions increase in the order in which they were written; HLO text has no ids."""
     is_foreign: bool = True
-    """It came from elsewhere: tags count as far as the operands agree with them (see `belief`). Else our worker put them."""
+    """It has a foreign origin: tags count as far as the operands agree with them (see `belief`). Otherwise our worker
+    put them.
+    """
     is_described: bool = False
-    """XLA compiled it for a GPU that was not there, from its description."""
+    """XLA compiled it for an absent GPU, from its description."""
     crossed_operands: tuple[int, ...] = ()
-    """Operands of kernels around whose calls JAX has changed the author's order: what is meant there is not known."""
+    """Operands of kernels around whose calls JAX has changed the author's order, so that the intended order is unknown.
+    """
     lowered: HloModule | None = None
-    """The module that XLA got, where the program as written has no Refs and that one had (see `lost_refs`)."""
+    """The module that XLA got, if the program as written has no Refs and that module had (see `lost_refs`)."""
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX has parted from the writes before them."""
+    """Reads of Refs that JAX has separated from the writes before them."""
     ref_stores: tuple[RefStore, ...] = ()
     """The stores into Refs of both programs."""
     refs_trouble: str = ""
-    """The reason why it may not be seen what comes of moved Refs; empty where it is."""
+    """Why effects of moved Refs may be invisible; empty if they are not."""
 
 
 def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, ...]:
@@ -77,7 +80,7 @@ def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, 
 
 
 def _describe_unexplained(context: Context) -> Iterator[str]:
-    """Says of each call that JAX may have parted from a Ref which outputs are unknown for it, see `lost_refs`."""
+    """Lists for each call that JAX may have separated from a Ref the outputs that are unknown for it, see `lost_refs`."""
     for lost in context.lost_refs:
         if lost.verdict is Verdict.UNKNOWN:
             names = join_words([f"`{name}`" for name in lost.outputs])
@@ -169,9 +172,11 @@ _UNKNOWN = "in which order the author wrote what no operand orders is not known:
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    """The first view, with what `outputs` and the other views say otherwise as unknown; None where there is none.
+    """Returns the first view, with everything unknown in which `outputs` and the other views differ; None if there is
+    none.
 
-    outputs: output name to the verdict that all agree in. All views are of one schedule; what they show of it may differ.
+    outputs: output name to the verdict on which all agree. All views are of one schedule; what they show of it may
+    differ.
     """
     if not views:
         return None
@@ -216,7 +221,7 @@ def _settle_output(output: OutputView, is_differing: bool) -> OutputView:
 
 
 def join_inspections(inspections: list[Inspection]) -> Inspection:
-    """What all say of one compilation: verdicts as `comparison` joins them; a finding that one lacks is left out."""
+    """Joins several inspections of one compilation: verdicts as `comparison` does; a finding that one lacks is dropped."""
     first, *others = inspections
     outputs = join_outputs([one.outputs for one in inspections])
     if not others or (outputs == first.outputs and all(_keys(o) == _keys(first) for o in others)):

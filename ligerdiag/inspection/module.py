@@ -1,7 +1,7 @@
-"""From the files of one module, or one artifact, to its judgement, within its budget of memory and time.
+"""Judges the files of one module, or one artifact, within its budget of memory and time.
 
-What a kernel overwrites is replayed afterwards, by itself, within a budget by its estimate: a judgement never waits for
-numbers, and stands when they fail.
+A kernel's hidden writes are replayed afterwards, separately, within a budget derived from an estimate: a judgement
+never waits for numbers, and stands when they fail.
 """
 
 import traceback
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ligerdiag.replay.service.dump import DumpPlan
 
 UNKNOWN_TARGET = "unknown target"
-"""The target's name if neither names nor provenance say what a module was compiled for."""
+"""Name of the target if neither file names nor provenance give one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +53,18 @@ class InspectionRequest:
     """How to inspect modules."""
 
     timeout: float | None = None
-    """Seconds of processor time for one module; None means by its size."""
+    """Seconds of processor time for one module; None derives it from the files' size."""
     declared: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
+    """Declared effects for operands with unknown effects."""
     neighbourhoods: bool = False
     """Also compute which instructions read the values that kernels overwrite."""
     view: bool = False
-    """Compute what an HTML report draws, too."""
+    """Also compute the drawing of an HTML report."""
     replay: bool = False
-    """Replay what a kernel overwrites, where it fits the bounds."""
+    """Replay hidden writes, within the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
     seed: int = 0
-    """Of the arguments that are drawn."""
+    """Seed of the random arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,32 +72,32 @@ class ModuleOutcome:
     """The outcome of one module or artifact."""
 
     judged: Judged | None = None
-    """None where there is nothing to report."""
+    """None if there is nothing to report."""
     notes: tuple[str, ...] = ()
-    """Notes on what was found and is not judged."""
+    """Notes on files that were found and are not judged."""
     is_idle: bool = False
-    """It holds no custom calls, and no values that are known to share bytes."""
+    """It has no custom calls, and no values that are known to share bytes."""
     modules: int = 0
-    """Number of modules in the file, where that was asked."""
+    """Number of modules in the file, if requested."""
     lacks_buffers: bool = False
-    """It is idle, and has no buffer assignment that could be read: whether values share bytes is not known."""
+    """It is idle, and has no readable buffer assignment: whether values share bytes is unknown."""
     is_over_budget: bool = False
-    """It was ended because of its memory or time: the process that looked at it is not the one it was before."""
+    """It exceeded its memory or time, and ended the process that was reading it."""
     replay: Replay | None = None
-    """Its numbers, or why there are none; None where none were requested, or no kernel overwrites anything."""
+    """Its numbers, or why there are none; None if none were requested, or there is no hidden write."""
     replay_seconds: float = 0.0
-    """Of a processor that a replay may take which is still to be done; 0 where there is none to do."""
+    """Seconds of processor time for a pending replay; 0 if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ModuleInspector:
-    """Looks at one thing after another, in this process."""
+    """Inspects one module or artifact after another, in this process."""
 
     request: InspectionRequest
     translate: Translate
     effects_cache: Path
     _plan: "DumpPlan | None" = None
-    """Of the last module, where it is to be replayed."""
+    """Replay plan of the last module, if it has one."""
 
     @property
     def _words(self) -> InspectionWords:
@@ -109,7 +109,7 @@ class ModuleInspector:
         )
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
-        """Judges a module of a dump. What goes wrong with it is in its report."""
+        """Judges a module of a dump. Its report contains any fault."""
         notes: list[str] = []
         identity = describe_module(files)
         try:
@@ -157,9 +157,9 @@ class ModuleInspector:
         return ModuleOutcome(modules=counted)
 
     def _look_at_storage(self, files: ModuleFiles) -> ModuleOutcome:
-        """Looks at a module without custom calls: its outcome is idle, unless values of it share bytes.
+        """Inspects a module without custom calls: its outcome is idle, unless values share bytes.
 
-        A module that cannot be read is no error here: there is no kernel in it.
+        An unreadable module is no error here: it contains no kernel.
         """
         identity, missing = describe_module(files), ModuleOutcome(is_idle=True, lacks_buffers=True)
         sources = _list_sources(files)
@@ -178,7 +178,7 @@ class ModuleInspector:
             return ModuleOutcome(judged=refuse_for_bug(identity, fault))
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Judges an artifact. What goes wrong with it is in its report."""
+        """Judges an artifact. Its report contains any fault."""
         identities = [describe_artifact(directory)]
 
         def look() -> _Seen:
@@ -191,9 +191,9 @@ class ModuleInspector:
         return self._look_within(_list_sources(directory), identities, look)
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Does the replay that the last outcome, of this module, leaves to be done, in so many seconds of a processor.
+        """Runs the pending replay of this module, in this many seconds of processor time.
 
-        What goes wrong with it is in its record.
+        Its record contains any fault.
         """
         from ligerdiag.replay.service.dump import draw_parameters, replay_dump
         from ligerdiag.replay.service.snapshot import load_snapshot
@@ -224,7 +224,7 @@ class ModuleInspector:
     def _look_within(
         self, sources: Sequence[Path], identities: Sequence[Identity], look: "Callable[[], _Seen]"
     ) -> ModuleOutcome:
-        """Returns what `look` finds within the budget of those files.
+        """Runs `look` within the budget of those files.
 
         identities: the best description comes last; `look` may add one.
         """
@@ -249,7 +249,7 @@ class ModuleInspector:
         return self._plan_within(sources, name, seen, outcome)
 
     def _plan_within(self, sources: Sequence[Path], name: str, seen: "_Seen", outcome: ModuleOutcome) -> ModuleOutcome:
-        """Returns the outcome with what is to be replayed, or why nothing is."""
+        """Returns the outcome with a replay plan, or with the reason for none."""
         import_module("ligerdiag.replay.service.dump")  # what that imports is not the module's to pay
 
         try:
@@ -298,12 +298,12 @@ class _Seen:
 
     inspection: Inspection
     analysed: Analysed | None
-    """None where the module stands for several programs."""
+    """None if the module is judged as several programs."""
     artifact: Artifact | None = None
 
 
 def _plan_replay(seen: _Seen, bounds: Bounds) -> "DumpPlan | Replay":
-    """Returns what is to be replayed, or why nothing is."""
+    """Returns the replay plan, or the reason for none."""
     from ligerdiag.replay.interpreter.scope import NotCoveredError
     from ligerdiag.replay.runs.case_run import load_programs
     from ligerdiag.replay.service.dump import join_programs, plan_dump
@@ -330,7 +330,7 @@ def _plan_replay(seen: _Seen, bounds: Bounds) -> "DumpPlan | Replay":
 
 
 def _describe_missing(seen: _Seen) -> str:
-    """Returns what a dump lacks that a replay needs; empty where it has all."""
+    """Returns what a dump lacks for a replay; empty if it lacks nothing."""
     if seen.analysed is None:
         return UNKNOWN_ORDER
     compilation = seen.analysed.compilation
@@ -344,20 +344,20 @@ def _describe_missing(seen: _Seen) -> str:
 
 
 def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Path) -> float:
-    """Seconds of a processor that a module, or the artifact in a directory, may take, without its replay."""
+    """Returns the seconds of processor time for a module, or for the artifact in a directory, without its replay."""
     seconds = request.timeout or compute_seconds(_list_sources(subject))
     return 2 * seconds if request.replay else seconds  # a replay is planned within as much once more
 
 
 def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
-    """Returns the files by whose bytes a module's budget is computed."""
+    """Returns the files whose size determines a module's budget."""
     if isinstance(subject, ModuleFiles):
         return (*subject.optimized[:1], *subject.program[:1])
     return list_artifact_files(subject)
 
 
 def describe_module(files: ModuleFiles) -> Identity:
-    """Returns what the names of its files say of a module."""
+    """Returns the description of a module from its file names."""
     return Identity(id=files.id, target=files.target or UNKNOWN_TARGET, artifact=str(files.optimized[0]))
 
 

@@ -1,8 +1,9 @@
 """Makes outputs unknown whose value no program defines, whatever the schedule.
 
-They hold what nobody has written, what the order of a grid's programs makes, or one of two values that one Ref should hold.
+They hold what nobody has written, what the order of a grid's programs makes, or one of two values that one Ref should hold;
+or they may need what a kernel writes that JAX dropped while it traced the program, so that no program holds the call.
 
-1. The findings of five rules name such outputs. An allowed finding changes nothing: its author takes the value as it is.
+1. The findings of six rules name such outputs. An allowed finding changes nothing: its author takes the value as it is.
 2. Only an output that counts as right becomes unknown: a stale output stays stale.
 3. Such an output has a reason: it does not leave a run inconclusive, and its finding counts as it would by itself.
 """
@@ -13,7 +14,7 @@ from dataclasses import replace
 from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.schedule_view import ScheduleView
 
-_RULES = frozenset({"LD011", "LD013", "LD019", "LD025", "LD026"})
+_RULES = frozenset({"LD007", "LD011", "LD013", "LD019", "LD025", "LD026"})
 _RIGHT = frozenset({Verdict.FRESH, Verdict.LATENT})
 
 

@@ -261,6 +261,8 @@ class OrderTried(StrEnum):
     """One after the other, from the last to the first."""
     TOGETHER = "together"
     """At the same time, operation by operation."""
+    CROSSED = "crossed"
+    """At the same time, and of the stores to the same bytes that of the first program comes last."""
     APART = "apart"
     """From the first to the last, and each output has bytes that no operand shares."""
 

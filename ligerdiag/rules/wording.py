@@ -15,6 +15,7 @@ from itertools import islice
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.dataflow import find_way, list_operands, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, iterate_user_frames
 from ligerdiag.hlo.opcodes import Trait, having
@@ -27,10 +28,9 @@ _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _MAX_PATH = 256
 _MAX_READERS = 8
 _MAX_CALLERS = 8
+_JAX_TRITON = CallTrait.JAX_TRITON | CallTrait.JAX_TRITON_FFI
 _BACKWARD = "transpose("
 """In the name of an operation that differentiation made of one of the forward pass."""
-TRITON, TRITON_FFI = "triton_kernel_call", "triton_kernel_call_ffi"
-"""Targets of jax-triton before 0.4, and since."""
 
 
 def name_outputs(names: Sequence[str]) -> str:
@@ -144,12 +144,12 @@ def advise_zeros(target: str, outputs: Sequence[int]) -> str:
     """Says how a call gets outputs that hold zeros, with the library that made it. target: of the custom call."""
     numbers = "".join(f"{number}, " for number in outputs).strip()
     numbers = numbers if len(outputs) == 1 else numbers.removesuffix(",")
-    if target == TRITON_FFI:
+    if has_trait(target, CallTrait.JAX_TRITON_FFI):
         return (
             "pass `jax.new_ref(jnp.zeros(...))` in its place and read that Ref after the call (jax-triton 0.4 and later; its"
             f" `zeroed_outputs=({numbers})` is deprecated)"
         )
-    if target == TRITON:
+    if has_trait(target, CallTrait.JAX_TRITON):
         return f"let the launcher zero it, `zeroed_outputs=({numbers})`"
     return "alias it to an operand of zeros, `input_output_aliases`"
 
@@ -177,7 +177,7 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
         return UNFUSED
     call = locate_call(context, write)
     number = write.operand
-    if call.target in (TRITON, TRITON_FFI):
+    if has_trait(call.target, _JAX_TRITON):
         named = join_words([str(operand) for operand in call.written])
         one = len(call.written) == 1
         return (
@@ -260,7 +260,7 @@ _MAX_TEXT = 60
 def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
     """Returns one line; empty where the call's own text does not say enough, or is not below one of `source_roots`, or the
     call declares the write already."""
-    if call.line is None or call.is_declared or call.target not in (TRITON, TRITON_FFI):
+    if call.line is None or call.is_declared or not has_trait(call.target, _JAX_TRITON):
         return ""
     found = _find_call(call.line.file, call.line.line, tuple(source_roots))
     if found is None:

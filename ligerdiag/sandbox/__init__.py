@@ -1,1 +1,1 @@
-"""A process that reads the files of strangers, so that ours does not have to: it may die, it may not do much else."""
+"""Runs a process that reads foreign files instead of ours: it may die, and it may do little else."""

@@ -1,9 +1,9 @@
-"""Capabilities: what root may do and others may not, or whoever made a user namespace in it.
+"""Drops Linux capabilities: the rights of root, or of the creator of a user namespace inside of it.
 
-1. All are dropped from each set: ambient, bounding, inheritable, permitted and effective. So root is a user like any other,
-   who owns root's files; that of others it reads only where their mode lets everybody.
-2. The bounding set needs CAP_SETPCAP to be made smaller. A process without it has none to lose, and `no_new_privs`, which
-   every process here gets, keeps a program with capabilities of its own from giving it any.
+All capabilities leave each set: ambient, bounding, inheritable, permitted and effective. Root is then an ordinary user
+who owns root's files; it reads other users' files only if their mode lets everybody. Reducing the bounding set needs
+CAP_SETPCAP. A process without it has no capabilities to lose, and `no_new_privs`, which every process here has, keeps a
+privileged program from giving it any.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _SETS = re.compile(r"^Cap(?:Inh|Prm|Eff|Amb):\s*(\w+)$", re.MULTILINE)
 
 
 def drop_capabilities() -> None:
-    """Drops all capabilities of this process, and what it starts gets none; OSError where that cannot be."""
+    """Drops all capabilities of this process and its children; OSError if that is impossible."""
     if sys.platform != "linux":
         raise OSError(f"{sys.platform} has no capabilities")
     library = ctypes.CDLL(None, use_errno=True)
@@ -31,7 +31,7 @@ def drop_capabilities() -> None:
     library.prctl(_AMBIENT, _AMBIENT_CLEAR, 0, 0, 0)  # not before Linux 4.3, which has none
     for number in range(_MOST):
         if library.prctl(_BOUNDING_READ, number, 0, 0, 0) == 1:
-            library.prctl(_BOUNDING_DROP, number, 0, 0, 0)  # see 2
+            library.prctl(_BOUNDING_DROP, number, 0, 0, 0)
     header, none = struct.pack("=Ii", _VERSION_3, 0), bytes(24)
     if library.capset(header, none):
         raise make_error()

@@ -1,25 +1,22 @@
-"""Child side: `python -m ligerdiag.sandbox.child` looks at one module after another, for its parent.
+"""The child: `python -m ligerdiag.sandbox.child` inspects one module after another for its parent.
 
-1. It gives up what it can before it imports anything that reads a file, see below.
-2. It writes to the folder that it stands in and nowhere else. So nothing that it works out is kept: it reads what kernels
-   do from the cache, and what it adds is its own and goes with it.
-3. Questions come on stdin, answers go into files; to what was stdout goes one line for each. What a library prints, up to
-   the message of an abort, goes to stderr, a file of the parent's.
-4. It ends with its parent (see `ending`).
-Messages between ligerdiag and this process are JSON records, each checked on arrival.
+Before it imports anything that reads a file, it gives up
 
-The rights that a sandboxed process gives up before it reads anything, by means of the kernel.
+- resources: no core file, few open files, bounded file sizes. Memory and time are limited per module (see
+  `dumps.content`); a process that does not stop itself in time is killed (`limit_processor`);
+- the network: it enters an empty network namespace. An ordinary user needs a user namespace for it, which some kernels
+  refuse: it reports that and continues;
+- changing files outside of one folder, and opening devices (see `landlock`);
+- all capabilities, including those that the user namespace gave (see `capabilities`);
+- system calls that reading does not need (see `seccomp`).
 
-1. Limits of resources: no core file, few open files, no endless files. Memory and time are limited module by module (see
-   `dumps.content`); a process that does not end itself in time is killed (`limit_processor`).
-2. A network namespace of its own, in which there is no network. An ordinary user needs a user namespace for it, which some
-   kernels refuse: what is refused is said, and the process goes on without.
-3. The right to change files, but for one folder, and to open devices (see `landlock`).
-4. All capabilities, also those that the user namespace gave (see `capabilities`).
-5. System calls that reading needs none of (see `seccomp`).
-6. When memory runs out, the operating system is told to take this process and not its parent.
+If memory runs out, the operating system kills this process before its parent. All of this must run before the process
+has a second thread.
 
-This has to run before the process has a second thread.
+It writes only to its current folder, so it caches nothing for others: it reads kernels' effects from the cache, and its
+additions disappear with its folder. Questions come on stdin, answers go into files; one line for each goes to the
+original stdout. Output of libraries, up to the message of an abort, goes to stderr, a file of the parent's. It ends
+with its parent (see `ending`). Messages between ligerdiag and this process are JSON records, each validated on arrival.
 """
 
 import json
@@ -49,18 +46,18 @@ _OOM_SCORE = "800"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What the process has given up."""
+    """The rights that the process has given up."""
 
     active: tuple[str, ...]
-    """Protections that hold, by name."""
+    """Names of the active protections."""
     refused: tuple[str, ...]
-    """Of those that the kernel refused, one line each."""
+    """The protections that the kernel refused, one line each."""
 
 
 def confine(folder: Path) -> Confinement:
-    """Gives up what is not needed, for good.
+    """Gives up rights permanently.
 
-    folder: the only one that may still be written to.
+    folder: the only one that may still be written.
     """
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, SANDBOX_FILE_BYTES)
@@ -85,10 +82,10 @@ def confine(folder: Path) -> Confinement:
 
 
 def limit_processor(seconds: float) -> None:
-    """From now on this process gets so much of a processor, and some to spare, before the kernel kills it by SIGVTALRM.
+    """Lets the kernel kill this process by SIGVTALRM after this much processor time, plus a margin.
 
-    A timer and no RLIMIT_CPU: what this process starts, such as a parser that stays for the next modules, has a time of
-    its own and would inherit the limit.
+    A timer instead of RLIMIT_CPU, because children, such as a parser that stays for the next modules, have their own
+    time and would inherit the limit.
     """
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds + SANDBOX_SPARE_SECONDS)
@@ -114,7 +111,7 @@ def _leave_network() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The first line to the process: what holds for all that it will be asked."""
+    """The first line to the process: settings for all questions."""
 
     request: InspectionRequest
     cache: Path
@@ -123,7 +120,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """Its first line back, once its imports are done."""
+    """Its first line back, after its imports."""
 
     confinement: Confinement
 
@@ -133,13 +130,13 @@ class Question:
     """One module, or one artifact."""
 
     answer: Path
-    """The file that the process writes its ModuleOutcome to."""
+    """The file to which the process writes its ModuleOutcome."""
     subject: ModuleFiles | Path
     """A module's files, or an artifact's directory; their paths are absolute."""
     replay_seconds: float = 0.0
-    """Of a processor, for the replay that the last answer, about the same module, leaves to be done; 0: judge it."""
+    """Processor time for the pending replay of the last module; 0: judge the subject."""
     is_count: bool = False
-    """The subject is a file of which no more is asked than how many modules it holds."""
+    """Only count the modules of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +203,7 @@ def _answer(questions: TextIO, answers: TextIO, confinement: Confinement) -> Non
 
 
 def lend_entries(known: Path, own: Path) -> None:
-    """Makes the own folder, in which what is known so far is found too; what is written goes to the own folder alone."""
+    """Makes the process's own cache folder, through which it reads existing entries; it writes only there."""
     from ligerdiag.effects.isolated import LENT
 
     own.mkdir()

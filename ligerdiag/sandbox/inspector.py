@@ -1,11 +1,10 @@
-"""Parent side: modules are looked at by a sandboxed process, which costs one module when it dies.
+"""The parent: a sandboxed process inspects modules, so that a crash costs one module.
 
-1. One process takes all modules as long as it behaves. After one that it died of, or whose memory or time ran out, the
-   next module gets another process.
-2. A module that ends the process could not be analysed, with the reason; the other modules stand.
-3. Each process has a folder of its own, for its answers and all else that it writes, which goes with it.
-4. Nothing that the process says is believed without a look: each answer is checked against its type (`codec`).
-5. A replay is a question of its own, after that for the judgement, which stands when the process dies of it.
+One process inspects all modules as long as it behaves. After it dies, or exceeds its memory or time, the next module
+gets a new process. A module that ends the process could not be analysed, with the reason; other modules are unaffected.
+Each process has its own folder, for its answers and everything else that it writes, which is deleted with it. Nothing
+that the process says is trusted: each answer is validated against its type (`codec`). A replay is a separate question
+after the judgement, which stands if the process dies of it.
 """
 
 import os
@@ -42,7 +41,7 @@ from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SE
 
 CHILD = "ligerdiag.sandbox.child"
 START_SECONDS = 180.0
-"""By the clock, for the imports."""
+"""Wall-clock seconds for the imports."""
 _BEGIN = """
 import sys
 from ligerdiag.ending import die_with_parent
@@ -56,11 +55,11 @@ _LOG_BYTES = 4 << 10
 
 
 class ChildEnded(Exception):
-    """The process died, or was ended, or answered nonsense; the message says how."""
+    """The process died, was killed, or answered nonsense; the message says how."""
 
 
 class SandboxedInspector:
-    """Looks at one thing after another, in a process that may die of it; a context manager."""
+    """Inspects one module after another in a process that may die of it; a context manager."""
 
     def __init__(self, request: InspectionRequest, *, cache: Cache) -> None:
         self._setup = Setup(request=request, cache=cache.root)
@@ -85,13 +84,13 @@ class SandboxedInspector:
         return self._scratch.path
 
     def describe(self) -> tuple[str, ...]:
-        """Returns a line on what protects you from the process that reads, and one for each thing that does not."""
+        """Returns a line on the active protections, and one for each missing one."""
         active = self.confinement.active
         protected = (f"the process that reads files is confined: {', '.join(active)}",) if active else ()
         return (*protected, *self.confinement.refused)
 
     def start(self) -> None:
-        """Starts the process, which gets ready while we do something else."""
+        """Starts the process, which imports in the background."""
         if self._child is None:
             try:
                 folder = Path(tempfile.mkdtemp(dir=self._folder))
@@ -100,7 +99,7 @@ class SandboxedInspector:
                 raise LigerdiagError(f"cannot start a process of `{sys.executable}`: {error}") from error
 
     def count_modules(self, path: Path) -> int | None:
-        """Returns the number of modules in a file; None if that took more than its budget, or the process died of it."""
+        """Returns the number of modules in a file; None if that exceeded its budget, or killed the process."""
         try:
             outcome = self._ask(path.absolute(), is_count=True)
         except ChildEnded:
@@ -108,7 +107,7 @@ class SandboxedInspector:
         return None if outcome.is_over_budget else outcome.modules
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
-        """Judges a module of a dump. What goes wrong with it is in its report, the end of the process too."""
+        """Judges a module of a dump. Its report contains any fault, including the death of the process."""
         identity = describe_module(files)
         try:
             outcome = self._ask(_make_absolute(files))
@@ -117,7 +116,7 @@ class SandboxedInspector:
         return _rename(outcome, artifact=identity.artifact)
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Judges an artifact. What goes wrong with it is in its report, the end of the process too."""
+        """Judges an artifact. Its report contains any fault, including the death of the process."""
         identity, absolute = describe_artifact(directory), directory.absolute()
         try:
             outcome = self._ask(absolute)
@@ -128,8 +127,7 @@ class SandboxedInspector:
         return _rename(outcome, artifact=identity.artifact)
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Does the replay that the last outcome, of this module, leaves to be done; the end of the process is in its
-        record, too."""
+        """Runs the pending replay of this module; its record contains any fault, including the death of the process."""
         name = subject.id if isinstance(subject, ModuleFiles) else str(subject)
         absolute = _make_absolute(subject) if isinstance(subject, ModuleFiles) else subject.absolute()
         try:
@@ -176,7 +174,7 @@ class _Child:
     """One process."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        """folder: its own; it goes with the process."""
+        """folder: its own; deleted with the process."""
         self.folder = folder
         self.is_ready = False
         self._log = folder / "log.txt"
@@ -193,14 +191,16 @@ class _Child:
             )
 
     def wait_until_ready(self, setup: Setup) -> Confinement:
-        """Waits for the imports and sends what holds for all questions; returns what the process has given up."""
+        """Waits for the imports and sends the settings for all questions; returns the rights that the process has given
+        up.
+        """
         ready = self._read(Ready, START_SECONDS)
         self._send(setup)
         self.is_ready = True
         return ready.confinement
 
     def ask(self, question: Question, seconds: float) -> ModuleOutcome:
-        """Returns the outcome; ChildEnded when there is none within so many seconds by the clock."""
+        """Returns the outcome; raises ChildEnded if there is none within this many wall-clock seconds."""
         self._send(question)
         self._read(Done, seconds)
         try:
@@ -211,7 +211,7 @@ class _Child:
             raise ChildEnded(f"gave no answer: {error}") from error
 
     def end(self) -> None:
-        """Ends the process and all that it started, and waits until it is gone."""
+        """Ends the process and everything that it started, and waits until it is gone."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -266,14 +266,14 @@ class _Child:
 
 
 def _rename(outcome: ModuleOutcome, **names: str) -> ModuleOutcome:
-    """Returns the outcome with names as the user wrote them: the process was asked with absolute paths."""
+    """Returns the outcome with names as the user wrote them: the process gets absolute paths."""
     if outcome.judged is None:
         return outcome
     return replace(outcome, judged=replace(outcome.judged, identity=replace(outcome.judged.identity, **names)))
 
 
 def _make_absolute(files: ModuleFiles) -> ModuleFiles:
-    """The process has a current folder of its own."""
+    """Makes paths absolute, because the process has another current folder."""
     optimized, program, buffers, arguments = (
         tuple(path.absolute() for path in paths)
         for paths in (files.optimized, files.program, files.buffers, files.arguments)

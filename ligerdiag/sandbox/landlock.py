@@ -1,13 +1,12 @@
-"""Landlock: a process gives up, for good and for all that it starts, to change any file but those below one folder.
+"""Uses Landlock: a process permanently gives up, with its children, to change any file outside of one folder.
 
-1. The kernel of Linux 5.13 and later may offer it to any process; which rights there are to give up depends on its version
-   (`linux/landlock.h`). A file that was open before stays as it was opened.
-2. Below that folder it makes no devices, sockets and pipes. From version 5 on it tells no device anything (ioctl) either.
-3. It opens no device, not to read it either, but for those that give nothing away (`/dev/null` and its like).
-4. From version 4 on it connects to no TCP port and listens on none; from version 6 on it sends no signal to a process
-   outside, and connects to no abstract Unix socket of one.
-5. Nothing of it can be undone, not by root either: a mount namespace, which root could mount anew, is no such thing.
-6. What can still be changed of a file elsewhere is its mode, its times, its owner and its attributes: see `seccomp`.
+Linux 5.13 and later may offer it to any process; the rights depend on its version (`linux/landlock.h`). A file that was
+open before stays open. Below that folder the process makes no devices, sockets and pipes, and from version 5 on it
+sends no ioctl to devices. It opens no device, not even to read, except harmless ones (`/dev/null` and the like). From
+version 4 on it connects to no TCP port and listens on none; from version 6 on it sends no signal to a process outside,
+and connects to no abstract Unix socket of one. Nothing of this can be undone, not even by root, unlike a mount
+namespace, which root could remount. A file's mode, times, owner and attributes could still be changed: `seccomp` denies
+that.
 """
 
 import ctypes
@@ -31,7 +30,7 @@ _RIGHTS = (
     (3, 1 << 14),  # truncate
     (5, 1 << 15),  # ioctl on devices
 )
-"""Since which version, and the rights to files that are handled."""
+"""The first version with these rights, and the rights to files that are handled."""
 _IOCTL_DEVICE = 1 << 15
 _NETWORK_SINCE, _NETWORK = 4, 0b11
 _SCOPES_SINCE, _SCOPES = 6, 0b11
@@ -41,10 +40,10 @@ _MEMORY = "/dev/shm"
 
 
 def deny_changes(folder: Path) -> int:
-    """From now on this thread and what it starts change no file but below the folder, and open no device; returns the
-    version of Landlock. OSError where that cannot be.
+    """Denies this thread and its children to change files outside of the folder and to open devices; returns the
+    version of Landlock. OSError if that is impossible.
 
-    `/dev/null` can be written to, too.
+    `/dev/null` can be written too.
     """
     if sys.platform != "linux":
         raise OSError(f"{sys.platform} has no Landlock")
@@ -74,13 +73,13 @@ def deny_changes(folder: Path) -> int:
 
 
 def _list_readable() -> list[Path]:
-    """Lists all below the root but devices."""
+    """Lists everything below the root except devices."""
     root = [Path("/", name) for name in os.listdir("/") if name != "dev"]
     return [*root, Path(_MEMORY), *[Path("/dev", name) for name in _HARMLESS]]
 
 
 def find_version(library: ctypes.CDLL) -> int:
-    """Returns the version that the kernel offers; OSError where that is none. library: of C."""
+    """Returns the version that the kernel offers; OSError if there is none. library: of C."""
     return call(library, CREATE_RULESET, None, 0, _ASK_VERSION)
 
 

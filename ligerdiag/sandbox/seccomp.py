@@ -1,14 +1,15 @@
-"""A filter of system calls: a process gives up, for good and for all that it starts, calls that reading files never needs.
+"""Filters system calls: a process permanently gives up, with its children, calls that reading files never needs.
 
-1. Denied is what changes owners, modes, times and attributes of files; what makes devices; sockets, but for pairs of
-   streams; namespaces, mounts and handles of files; other processes' memory and limits; keys, modules, clocks and the like.
-   Each fails with EPERM; `clone3`, whose flags no filter sees, with ENOSYS, so that libraries take `clone`.
-2. Of `ioctl` those commands are denied that put input into a terminal (TIOCSTI, TIOCLINUX), make one the process's own, or
-   change a file's attributes.
-3. Everything else is allowed: files are the business of `landlock`. So this is no list of what is known to be harmless.
-4. The filter is a program of classic BPF (`linux/filter.h`, `linux/seccomp.h`), made of the tables below. libseccomp would
-   make it as well; its bindings need that library on the system, which slim images lack, or come from a single author.
-   It knows x86_64, without x32, and aarch64; a call of any other architecture fails.
+- Denied are changes of owners, modes, times and attributes of files; making devices; sockets, except pairs of streams;
+  namespaces, mounts and file handles; other processes' memory and limits; keys, modules, clocks and the like. Each
+  fails with EPERM; `clone3`, whose flags a filter cannot see, with ENOSYS, so that libraries use `clone`.
+- Denied `ioctl` commands put input into a terminal (TIOCSTI, TIOCLINUX), make one the controlling terminal, or change a
+  file's attributes.
+- Everything else is allowed, because `landlock` protects files. This is not a list of harmless calls.
+
+The filter is a program of classic BPF (`linux/filter.h`, `linux/seccomp.h`), made from the tables below. libseccomp
+could make it too, but its bindings need that library on the system, which slim images lack, or have a single author.
+The filter supports x86_64, without x32, and aarch64; a call of any other architecture fails.
 """
 
 import ctypes
@@ -69,12 +70,12 @@ _SOCKET_TYPE, _DATAGRAMS = 0xF, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Machine:
-    """What one architecture calls things."""
+    """Constants of one architecture."""
 
     audit: int
     """AUDIT_ARCH_*."""
     column: int
-    """Of the table."""
+    """Column of the table."""
     ioctl: int
     clone: int
     socketpair: int
@@ -95,7 +96,7 @@ _SET_SECCOMP, _FILTER = 22, 2
 
 
 def list_denied(machine: str) -> dict[str, int]:
-    """Maps the names of the calls that are denied whatever their arguments are to their numbers on that architecture."""
+    """Maps the names of the calls that are denied whatever their arguments to their numbers on that architecture."""
     words = _DENIED.split()
     rows = zip(words[::3], words[1::3], words[2::3], strict=True)
     column = _MACHINES[machine].column
@@ -103,7 +104,7 @@ def list_denied(machine: str) -> dict[str, int]:
 
 
 class _Program:
-    """Instructions of classic BPF; jumps skip so many of those that follow."""
+    """Instructions of classic BPF; jumps are relative."""
 
     def __init__(self) -> None:
         self.code: Final[list[tuple[int, int, int, int]]] = []
@@ -115,7 +116,7 @@ class _Program:
         self.add(_LOAD, offset)
 
     def load_argument(self, number: int) -> None:
-        """Loads the lower half, which is all that the kernel looks at of what is compared here."""
+        """Loads the lower half, which is all that the kernel looks at in the arguments compared here."""
         self.load(_ARGUMENTS + 8 * number)
 
     def fail(self, error: int) -> None:
@@ -126,7 +127,7 @@ class _Program:
         self.fail(error)
 
     def fail_where(self, call: int, argument: int, *tests: tuple[int, int], mask: int | None = None) -> None:
-        """Denies the call where one of the tests, a kind of jump and a value, holds of the argument."""
+        """Denies the call if one of the tests, a kind of jump and a value, holds for the argument."""
         own = _Program()
         own.load_argument(argument)
         if mask is not None:
@@ -140,7 +141,7 @@ class _Program:
 
 
 def make_filter(machine: str) -> bytes:
-    """Returns the filter as the kernel takes it; OSError for an architecture that it does not know."""
+    """Returns the filter in the kernel's form; OSError for an unsupported architecture."""
     known = _MACHINES.get(machine)
     if known is None:
         raise OSError(f"no filter of system calls is known for {machine}")
@@ -169,7 +170,7 @@ class _FilterProgram(ctypes.Structure):
 
 
 def deny_calls() -> None:
-    """From now on this thread and what it starts make none of the denied calls; OSError where that cannot be."""
+    """Denies the calls to this thread and its children; OSError if that is impossible."""
     if sys.platform != "linux":
         raise OSError(f"{sys.platform} has no seccomp")
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":

@@ -21,3 +21,13 @@ def test_what_a_dropped_kernel_should_have_overwritten_is_stale(shared_cache: Pa
         assert "LD007" in rules, report.id
         assert "LD016" not in rules, report.id
         assert report.disagreements == (), report.id
+
+
+def test_what_a_kernel_writes_that_is_in_no_program_makes_no_output_fresh(shared_cache: Path) -> None:
+    path = str(PROGRAMS.with_name("dropped_in_scan.py"))
+    dropped, replaced = api.check(api.CheckOptions(selectors=(path,), cache_directory=shared_cache)).cases
+    assert set(dropped.outputs.values()) == {Verdict.UNKNOWN}
+    (finding,) = dropped.findings
+    assert (finding.rule, set(finding.outputs)) == ("LD007", {"loss", "gradient"})
+    assert set(replaced.outputs.values()) == {Verdict.FRESH}
+    assert replaced.findings == ()

@@ -22,6 +22,11 @@ def unwritten(shared_cache: Path) -> dict[str, CaseReport]:
 
 
 @pytest.fixture(scope="module")
+def allocated(shared_cache: Path) -> dict[str, CaseReport]:
+    return check("allocated.py", shared_cache)
+
+
+@pytest.fixture(scope="module")
 def orders(shared_cache: Path) -> dict[str, CaseReport]:
     return check("orders.py", shared_cache)
 
@@ -42,6 +47,24 @@ def get_finding(case: CaseReport, rule: str) -> Finding:
 
 def test_what_nobody_has_written_is_never_fresh_and_what_is_written_always(unwritten: dict[str, CaseReport]) -> None:
     assert list_unexpected(unwritten) == {}
+
+
+def test_memory_that_the_program_allocates_holds_nothing(allocated: dict[str, CaseReport]) -> None:
+    """Where the launch alone proves the read, the finding names the kernel; replay finds the others."""
+    assert list_unexpected(allocated) == {}
+    assert get_finding(allocated["total"], "LD025").kernel == "add_rows_there"
+    assert get_finding(allocated["total_in_scan"], "LD025").outputs == ("last",)
+
+
+def test_an_output_that_the_program_drops_counts_where_the_kernel_reads_it(shared_cache: Path) -> None:
+    assert list_unexpected(check("scratch.py", shared_cache)) == {}
+
+
+def test_without_numbers_what_may_hold_unwritten_elements_is_not_fresh(shared_cache: Path) -> None:
+    """Replay tells the outputs apart that read the others alone."""
+    selectors = tuple(f"{FILES / 'unwritten.py'}::{name}" for name in ("half", "padding_read", "half_elements"))
+    report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache, replay=False))
+    assert {verdict for case in report.cases for verdict in case.outputs.values()} == {Verdict.UNKNOWN}
 
 
 def test_what_the_order_of_the_programs_makes_is_never_fresh(orders: dict[str, CaseReport]) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from ligerdiag.effects import triton_call_pb2
 from ligerdiag.effects.access import (
-    UNUSED,
     Access,
     CallEffects,
     Neighbours,
@@ -107,14 +106,20 @@ def test_the_ir_wins_and_the_contradiction_is_handed_on() -> None:
     found = CallEffects(kernel="k", operands=(BOTH, READ, NONE, UNKNOWN), outputs=(WRITE,), reasons=("why",))
     declared = DeclaredEffects(name="k", writes=frozenset({1, 7}), reads=frozenset({0, 1}))
     effects, contradictions = apply_declarations(found, target="t", declarations=(declared,))
-    assert effects.operands == (BOTH, READ, NONE, NONE)
-    assert effects.operand_uses[:3] == found.operand_uses[:3]
-    assert effects.operand_uses[3] == UNUSED
+    assert effects.operands == (BOTH, READ, NONE, UNKNOWN)  # it is of a call with more operands
+    assert effects.operand_uses == found.operand_uses
     assert contradictions == (
         Contradiction(target="k", kernel="k", operand=0, declared=READ, found=BOTH),
         Contradiction(target="k", kernel="k", operand=1, declared=BOTH, found=READ),
         Contradiction(target="k", kernel="k", operand=7, declared=WRITE, found=NONE),
     )
+
+
+def test_a_declaration_of_a_call_with_more_operands_says_what_is_written_and_nothing_of_the_others() -> None:
+    found = create_unknown_effects(kernel="k", operands=3, outputs=1, reason="why")
+    for writes, known in (({1}, (READ, BOTH, READ)), ({1, 3}, (UNKNOWN, BOTH, UNKNOWN)), ({9}, (UNKNOWN,) * 3)):
+        declared = DeclaredEffects(name="k", writes=frozenset(writes))
+        assert apply_declarations(found, target="k", declarations=(declared,))[0].operands == known
 
 
 def test_a_declaration_that_is_right_contradicts_nothing() -> None:

@@ -2,7 +2,6 @@
 
 import importlib
 import re
-import tomllib
 from typing import Any
 
 import jax
@@ -12,7 +11,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pallas_triton
 
 from ligerdiag.effects.access import Access, CallEffects, Neighbours, WriteCoverage
-from ligerdiag.effects.call import KNOWN_TARGETS, compute_call_effects
+from ligerdiag.effects.call import compute_call_effects
+from ligerdiag.hlo.custom_calls import load_groups
 from ligerdiag.hlo.parse import parse_hlo_module
 
 pytestmark = pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")
@@ -139,14 +139,16 @@ def test_every_library_call_that_jaxlib_registers_is_in_the_table(module: str, t
         assert (effects.operands, effects.outputs) == ((READ, READ), (WRITE,)), target
 
 
-def test_each_group_of_known_targets_names_its_source() -> None:
-    groups = tomllib.loads(KNOWN_TARGETS.read_text(encoding="utf-8"))["group"]
-    for group in groups:
-        assert set(group) <= {"about", "source", "targets", "patterns"}
+def test_each_group_of_targets_names_its_source_and_gives_traits() -> None:
+    for group in load_groups():
+        assert set(group) <= {"about", "source", "traits", "note", "targets", "patterns"}
         assert re.match(r"[\w.-]+/[\w.-]+: \w+", group["source"])
+        assert group["traits"]
         assert group.get("targets") or group.get("patterns")
-    targets = [target for group in groups for target in group.get("targets", ())]
-    assert len(set(targets)) == len(targets)
+    listed = [
+        target for group in load_groups() if "reads-only" in group["traits"] for target in group.get("targets", ())
+    ]
+    assert len(set(listed)) == len(listed)
     assert compute_call_effects(target="__cudnn$norm", backend_config=b"", operands=1, outputs=1).operands == (READ,)
     assert compute_call_effects(target="__cudnn$normal", backend_config=b"", operands=1, outputs=1).operands == (
         UNKNOWN,

@@ -3,6 +3,8 @@ address of a slice of the stack that the loop goes through, and each iteration o
 
 `backwards` goes from the last slice to the first. `again` reads the slice that the kernel has overwritten, in another
 fusion, by luck behind the kernel. `carried` makes the stack anew in each iteration from what the kernel left before.
+`before` reads the slice ahead of the kernel, where earlier iterations have overwritten other slices: with jax-triton 0.4 in
+flight while the kernel runs, before 0.4 behind it.
 """
 
 from typing import Any
@@ -89,6 +91,21 @@ def carry_stack_in_jnp(x: Any) -> dict[str, Any]:
     return {"total": total, "stack": stack}
 
 
+def read_before(x: Any, w: Any) -> dict[str, Any]:
+    def body(row: Any) -> Any:
+        product = jnp.dot(w, row)
+        return product * 1.1, shift(row).sum()
+
+    products, sums = jax.lax.map(body, jnp.stack([x * (0.8 + 0.2 * i) for i in range(LENGTH)]))
+    return {"mean": products.mean(0), "sums": sums}
+
+
+def read_before_in_jnp(x: Any, w: Any) -> dict[str, Any]:
+    rows = [x * (0.8 + 0.2 * i) for i in range(LENGTH)]
+    sums = jnp.stack([shift_formula(row)[0].sum() for row in rows])
+    return {"mean": jnp.stack([jnp.dot(w, row) * 1.1 for row in rows]).mean(0), "sums": sums}
+
+
 CASES = (
     Case(
         name="backwards",
@@ -110,5 +127,11 @@ CASES = (
         args=(Arg(shape=(ROWS, COLUMNS)),),
         reference=carry_stack_in_jnp,
         expected={"total": "fresh|latent|stale", "stack": "fresh|latent|stale"},  # latent before 0.4
+    ),
+    Case(
+        name="before",
+        function=read_before,
+        args=(Arg(shape=(ROWS, COLUMNS)), Arg(shape=(ROWS, ROWS))),
+        reference=read_before_in_jnp,
     ),
 )

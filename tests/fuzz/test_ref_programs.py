@@ -156,8 +156,12 @@ def test_all_are_compiled_and_have_numbers(
     cases = check(programs, python, tmp_path)
     assert [case["error"] for case in cases if case["error"]] == []
     assert [case["id"] for case in cases if case["replay"]["state"] != "done"] == []
-    others = [case for case in cases if not case["id"].startswith("fuzz")]
-    assert len(cases) == len(programs) + len(others)
+    *others, before = [case for case in cases if not case["id"].startswith("fuzz")]
+    assert len(cases) == len(programs) + len(others) + 1
+    assert (before["outputs"]["mean"], before["disagreements"]) == (
+        "unknown" if generation == "newest" else "clobbered",
+        [],
+    )
     assert [(case["id"], case["status"], case["disagreements"]) for case in others] == [
         (name, "as expected", []) for name in ("backwards", "again", "carried")
     ]

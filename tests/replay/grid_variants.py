@@ -421,3 +421,49 @@ def running_rows(x, o, BLOCK: tl.constexpr):
     row, at = tl.program_id(0), tl.arange(0, BLOCK)
     above = tl.load(o + (row - 1) * BLOCK + at, mask=row > 0, other=0.0)
     tl.store(o + row * BLOCK + at, above + tl.load(x + row * BLOCK + at))
+
+
+@triton.jit
+def largest_and_its_row(x, best, row, BLOCK: tl.constexpr):
+    """Who has raised the maximum stores its number, which may come after that of who has raised it further."""
+    value = tl.max(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), axis=0)
+    if value > tl.atomic_max(best, value):
+        tl.store(row, tl.program_id(0))
+
+
+@triton.jit
+def largest_row_copied(x, best, row, BLOCK: tl.constexpr):
+    """The same with a block of values instead of a number."""
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + tl.program_id(0) * BLOCK + at)
+    value = tl.max(values, axis=0)
+    raised = value > tl.atomic_max(best, value)
+    tl.store(row + at, values, mask=raised & (at >= 0))
+
+
+@triton.jit
+def raised_at_all(x, best, flag, BLOCK: tl.constexpr):
+    """All that store store the same."""
+    value = tl.max(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), axis=0)
+    if value > tl.atomic_max(best, value):
+        tl.store(flag, 1)
+
+
+@triton.jit
+def first_ticket_stores(x, c, o, BLOCK: tl.constexpr):
+    """The others may add before the first one has stored."""
+    value = tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    if tl.atomic_add(c, 1) == 0:
+        tl.store(o + tl.arange(0, BLOCK), value)
+    else:
+        tl.atomic_add(o + tl.arange(0, BLOCK), value)
+
+
+@triton.jit
+def last_ticket_divides(x, c, o, BLOCK: tl.constexpr):
+    """All have added before the last one draws its ticket."""
+    at = tl.arange(0, BLOCK)
+    tl.atomic_add(o + at, tl.load(x + tl.program_id(0) * BLOCK + at))
+    tl.debug_barrier()
+    if tl.atomic_add(c, 1) == tl.num_programs(0) - 1:
+        tl.store(o + at, tl.load(o + at) / tl.num_programs(0))

@@ -200,6 +200,21 @@ LAUNCHES: dict[str, Launch] = {
     "tiles from a queue": Launch(
         "work_queue", (X, zeros(1, np.int32)), (zeros(128),), (3,), NOTHING, {"TILES": 8, "BLOCK": 16}
     ),
+    "the largest and its row": Launch(
+        "largest_and_its_row", (X,), (zeros(1), zeros(1, np.int32)), (8,), {ORDER}, B, zeroed=(0, 1), static=NOTHING
+    ),
+    "the largest and a copy of its row": Launch(
+        "largest_row_copied", (X,), (zeros(1), zeros(16)), (8,), {ORDER}, B, zeroed=(0, 1), static=NOTHING
+    ),
+    "the largest, and that there was one": Launch(
+        "raised_at_all", (X,), (zeros(1), zeros(1, np.int32)), (8,), NOTHING, B, zeroed=(0, 1)
+    ),
+    "the first one stores, the others add": Launch(
+        "first_ticket_stores", (X, zeros(1, np.int32)), (zeros(16),), (8,), {ORDER}, B, static=NOTHING
+    ),
+    "all add, the last one divides": Launch(
+        "last_ticket_divides", (X, zeros(1, np.int32)), (zeros(16),), (8,), NOTHING, B, zeroed=(0,)
+    ),
     "the last one adds up": Launch(
         "last_block_reduces", (X, zeros(1, np.int32)), (zeros(8), zeros(1)), (8,), NOTHING, {"BLOCK": 16, "PROGRAMS": 8}
     ),

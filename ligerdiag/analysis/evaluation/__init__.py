@@ -1,1 +1,1 @@
-"""Dependence sets of both programs: program order on the one side, schedule order on XLA's buffers on the other."""
+"""Computes the dependence sets of both programs: the program in program order, the schedule on XLA's buffers."""

@@ -1,37 +1,16 @@
-"""Ambiguities: values of which it cannot be told what the author meant, or which instruction computes them.
+"""Defines ambiguities: values for which the author's intention, or the instruction that computes them, is unknown.
 
-Without the program as written there is only what XLA got: folded by MLIR, and without tags. An ambiguity is a mark on the
-values that depend on what is not known (`verdict.verdicts` makes outputs that have one unknown):
-  (1) DERIVATIVE: an operation that autodiff derived from the value before the write reads the overwritten value. It may
-      want the original, as a residual; or what it read was the new value times one, or the like, which MLIR has folded away.
-      The same of any reader outside of the forward pass, where that may have saved the value: what it reads may be a
-      derivative, the original times one, that has been folded away.
-  (2) OTHER_FORM: an operation after the write reads a value that the overwritten one is a reshape, transpose, cast, slice or
-      broadcast of, or the other way round. MLIR turns a reshape of a reshape into the value itself: whether the author
-      meant what was overwritten or what it was made from is no longer to be seen.
-  (3) CONSTANT: the overwritten value is computed from constants alone. MLIR computes such values itself and makes one of
-      those that are equal: whatever depends on a constant may be meant to depend on the overwritten one.
-  (4) AMBIGUOUS: an instruction of the optimized module may be one of several operations (`provenance`), and would be wrong,
-      or carry the original, as one of them.
-  (5) UNSURE: an instruction of the optimized module is wrong if it is the author's operation, and right if a pass made it.
-  (6) NO_METADATA: nothing that carries the overwritten value's original is found again in the optimized module, by any name.
-  (7) TOO_MANY: so many operations are wrong that which of them an output depends on was not asked to the end.
-  (8) UNIDENTIFIED: an instruction of the optimized module whose name is missing, or cannot be believed, may carry the
-      original (see `belief`), and the output is wrong if it does.
-  (9) RECOMPUTED: `jax.checkpoint` computes the overwritten value again for the backward pass, and no kernel is called there:
-      JAX drops a call whose outputs nothing needs the second time, and its author means what it would have written; or the
-      call is outside of what is computed again, and the author means the original.
- (10) MIXED: two values that are one to XLA meet in a loop or conditional, one from before and one from behind the write, and
-      what became of it is not known (see `first_divergence.find_twin_confluences`).
- (11) TWIN_OPERANDS: a kernel gets two values that are one to XLA, such as two arrays of zeros, and overwrites one of them:
-      what it reads of the other one, and leaves in it, hangs on when it does so.
-A value folded into the very one that the kernel overwrites, `x + 0` say, leaves no trace: that is a limit, and not marked.
+Without the program as written there is only the module that XLA got, folded by MLIR and without tags. An ambiguity is a
+mark on values that depend on something unknown; `verdict.verdicts` makes outputs with such a mark unknown. `Reason`
+lists the kinds. A value folded into the overwritten one itself, such as `x + 0`, leaves no trace: that is a limit, and
+has no mark.
 
-(1) asks which operations want the original. Autodiff saves values of the forward pass (residuals) and reads them later, in
-operations named `transpose(…)` that carry the source line of their forward operation. When that ran before the kernel (it
-defines the overwritten value, or reads it earlier), the derivative needs the value as it was then. An operation of a
-custom_vjp's own backward rule is named `transpose(…)` too, but carries the line of the custom function's call: what it reads
-is what its author wrote, in program order. `Folded` finds (1) to (3), and (9), while the program is evaluated in its order.
+`Folded` finds DERIVATIVE, OTHER_FORM, CONSTANT and RECOMPUTED while the program is evaluated in its order. For
+DERIVATIVE it asks which operations want the original. Autodiff saves values of the forward pass (residuals) and reads
+them later, in operations named `transpose(…)` that carry the source line of their forward operation. If that operation
+ran before the kernel (it defines the overwritten value, or reads it earlier), the derivative needs the value as it was
+then. An operation of a custom_vjp's own backward rule is also named `transpose(…)`, but has the source line of the
+custom function's call: it reads values in program order, as its author wrote it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,39 +42,68 @@ CONSTANTS = having(Trait.FROM_NOTHING)
 
 
 class Reason(StrEnum):
-    """The kinds of ambiguities, (1) to (11)."""
+    """The kinds of ambiguities."""
 
     DERIVATIVE = "derivative"
+    """The reader may want the saved residual, or an operation such as `* 1` that MLIR removed may have separated it
+    from the new value. The same applies to any reader outside of the forward pass whose value autodiff may have
+    saved.
+    """
     OTHER_FORM = "other form"
+    """An operation after the write reads a value of which the overwritten one is a reshape, transpose, cast, slice or
+    broadcast, or the reverse. MLIR folds a reshape of a reshape, so the module does not show which of the two the
+    author means.
+    """
     CONSTANT = "constant"
+    """The overwritten value is computed from constants alone. MLIR computes such values itself and merges equal ones:
+    an operation that depends on a constant may be meant to depend on the overwritten value.
+    """
     AMBIGUOUS = "ambiguous"
+    """An instruction of the optimized module may be one of several operations (`provenance`), and would be wrong, or
+    carry the original, as one of them.
+    """
     UNSURE = "unsure"
+    """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass made it."""
     NO_METADATA = "no metadata"
+    """Nothing that carries the overwritten value's original is found in the optimized module, by any name."""
     TOO_MANY = "too many"
+    """There are too many wrong operations to find out which of them an output depends on."""
     UNIDENTIFIED = "unidentified"
+    """An instruction of the optimized module without a name, or with one that cannot be trusted, may carry the original (see
+    `belief`), and the output is wrong if it does."""
     RECOMPUTED = "recomputed"
+    """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. JAX may have
+    dropped a call whose outputs nothing needs there, although its author means its write; or the call is outside of
+    the checkpointed function, and the author means the original.
+    """
     MIXED = "mixed"
+    """Two merged values, from before and after the write, meet in a loop or conditional whose result is unknown (see
+    `verdict.one_value.find_twin_confluences`)."""
     TWIN_OPERANDS = "twin operands"
+    """A kernel gets two merged values, such as two arrays of zeros, and overwrites one of them: the version of the
+    other one depends on when it does so.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    """Key of a mark: whether the value sees this hidden write as it is meant to cannot be told."""
+    """Key of a mark: whether the value sees this hidden write as intended is unknown."""
 
     write: int
     """HiddenWrite index."""
     reason: Reason
     instruction: int
-    """Instruction id: of the reader in the unoptimized module, (1) and (2), or of what is computed again, (9); in the
-    optimized one, (4), (5), (8); else 0."""
+    """Instruction id: of the reader in the unoptimized module (DERIVATIVE, OTHER_FORM), of the recomputed operation
+    (RECOMPUTED), of the instruction in the optimized module (AMBIGUOUS, UNSURE, UNIDENTIFIED); otherwise 0.
+    """
 
 
 type Ambiguities = Mapping[str, frozenset[Ambiguity]]
-"""Output name to what cannot be told about it."""
+"""Output name to its ambiguities."""
 
 
 def is_other_form(instruction: HloInstruction) -> bool:
-    """Whether it is its only operand in another form, (2). Constants and scalars do not count as operands."""
+    """Returns whether the value is its only operand in another form. Constants and scalars do not count as operands."""
     if instruction.opcode not in FORMS or len(instruction.operands) != 1:
         return False
     operand = instruction.operands[0]
@@ -112,9 +120,9 @@ class ResidualLines:
     locations: frozenset[int]
     """Numbers of file locations."""
     is_complete: bool
-    """Every one of them has a location."""
+    """Every one of these operations has a source location."""
     may_save: bool
-    """Some of them are differentiated, and their derivatives may need the operand as it was."""
+    """Some of these operations are differentiated, and their derivatives may need the original operand."""
 
 
 def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
@@ -148,7 +156,7 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
 
 
 def _skip_barrier(value: HloInstruction) -> HloInstruction:
-    """Looks through the barriers that the translation as written puts behind operations."""
+    """Looks through the barriers that the as-written translation adds after operations."""
     while is_added_barrier(value):
         value = value.operands[0]
     return value
@@ -162,23 +170,23 @@ def find_file_location(module: HloModule, instruction: HloInstruction) -> int:
 
 
 def is_differentiated(instruction: HloInstruction) -> bool:
-    """Whether the operation belongs to a forward pass that autodiff went through."""
+    """Returns whether the operation belongs to a forward pass that autodiff has traced."""
     return "jvp(" in instruction.op_name and not is_derivative(instruction)
 
 
 def is_derivative(instruction: HloInstruction) -> bool:
-    """Whether autodiff transposed this operation."""
+    """Returns whether autodiff transposed this operation."""
     return "transpose(" in instruction.op_name
 
 
 _AGAIN = "rematted_computation"
-"""JAX's name for what `jax.checkpoint` computes again, a part of the operations' names."""
+"""JAX's name for operations that `jax.checkpoint` recomputes; it is a part of their names."""
 
 
 def find_recomputed(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mapping[int, tuple[int, ...]]:
-    """Maps ids of operations that compute again what hidden writes overwrite to the indices of these writes, (9).
+    """Maps ids of operations that recompute an overwritten value to the indices of its hidden writes.
 
-    They have the opcode, shape, name and source line of what is overwritten. None is overwritten itself.
+    They have the opcode, shape, name and source line of the overwritten operation. None of them is overwritten itself.
     """
     again = [one for one in module.instructions if _AGAIN in one.op_name] if writes else []
     if not again:
@@ -193,7 +201,9 @@ def find_recomputed(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mappi
 
 
 def _find_definition(write: HiddenWrite) -> HloInstruction:
-    """Returns the operation that computes what is overwritten, in the computation of the call or in one that calls it."""
+    """Returns the operation that defines the overwritten value, in the computation of the call or in one of its
+    callers.
+    """
     value = write.call.operands[write.operand]
     for frame in reversed(write.frames[:-1]):
         if value.opcode != "parameter" or frame.instruction.opcode != "call":
@@ -209,26 +219,26 @@ def _describe_operation(module: HloModule, one: HloInstruction) -> tuple[object,
 
 @dataclass(slots=True, eq=False)
 class Folded:
-    """Marks (1) to (3), and (9); the evaluation tells it of every result and of every hidden write."""
+    """Marks the ambiguities of a folded program; the evaluation reports every result and every hidden write to it."""
 
     module: HloModule
     space: LabelSpace
     lines: Mapping[int, ResidualLines]
-    """HiddenWrite index to what is known of the residuals of what it overwrites."""
+    """HiddenWrite index to the residuals of the overwritten value."""
     recomputed: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     """See `find_recomputed`."""
     overwritten: dict[Storage, list[tuple[int, Storage, Storage]]] = field(
         default_factory=dict[Storage, list[tuple[int, Storage, Storage]]]
     )
-    """Origin to (HiddenWrite index, storage, first storage that is newer) of its forms that were overwritten."""
+    """Origin to (HiddenWrite index, storage, first newer storage) of each of its overwritten forms."""
     to_constants: set[int] = field(default_factory=set[int])
-    """Indices of the hidden writes that overwrite what is computed from constants alone."""
+    """Indices of the hidden writes that overwrite a value computed from constants alone."""
     _origin: dict[Storage, Storage] = field(default_factory=dict[Storage, Storage])
-    """Storage to the storage that it is another form of, through every such form."""
+    """Storage to the storage of which it is another form, through every such form."""
     _constant: set[Storage] = field(default_factory=set[Storage])
 
     def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
-        """Takes note of a result: whether it comes from constants alone, and what it is another form of."""
+        """Records a result: whether it comes from constants alone, and of which storage it is another form."""
         constant = self._constant
         if operands or instruction.opcode in CONSTANTS:
             is_constant = all(
@@ -242,13 +252,13 @@ class Folded:
                 self._origin[value] = self._origin.get(of, of)
 
     def overwrite(self, write: int, storage: Storage, newer: Storage) -> None:
-        """Takes note of a hidden write. newer: the first storage that is made after it."""
+        """Records a hidden write. newer: the first storage that is made after it."""
         if storage in self._constant:
             self.to_constants.add(write)
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
     def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns the marks for what cannot be told about this reader."""
+        """Returns the marks of this reader's ambiguities."""
         labels = 0
         origin, overwritten = self._origin, self.overwritten
         for value in operands:
@@ -258,7 +268,7 @@ class Folded:
         return labels
 
     def find_of_storage(self, reader: HloInstruction, storage: Storage) -> Labels:
-        """Returns the marks for what cannot be told about this reader of this storage."""
+        """Returns the marks of this reader's ambiguities about this storage."""
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):
             if storage >= newer:
@@ -270,16 +280,16 @@ class Folded:
         return labels
 
     def mark_recomputed(self, instruction: HloInstruction) -> Labels:
-        """Returns the marks of an operation that computes an overwritten value again."""
+        """Returns the marks of an operation that recomputes an overwritten value."""
         found = self.recomputed.get(instruction.id, ())
         return unite(self.space.mark(Ambiguity(write, Reason.RECOMPUTED, instruction.id)) for write in found)
 
     def mark_constants(self, writes: Iterable[int]) -> Labels:
-        """Marks for what comes from constants that these hidden writes may overwrite."""
+        """Returns the marks of a value that comes from constants which these hidden writes may overwrite."""
         return unite(self.space.mark(Ambiguity(write, Reason.CONSTANT, 0)) for write in writes)
 
     def _may_want_original(self, reader: HloInstruction, lines: ResidualLines) -> bool:
-        """Whether a reader of the overwritten value may read a residual, or be given one that was folded into it."""
+        """Returns whether a reader of the overwritten value may mean a residual, or a value that MLIR folded into it."""
         if lines.may_save and not is_differentiated(reader):
             return True
         location = find_file_location(self.module, reader)

@@ -1,22 +1,23 @@
-"""Carriers: operations that hold what stood in a kernel's operand before the kernel overwrote it.
+"""Finds carriers: operations that hold the value of a kernel's operand from before the kernel overwrote it.
 
 A schedule can be stale without missing the write: a global norm over two gradients, one fresh and one stale, depends on
-the write all the same. What gives it away is that it *also* depends on the value from before, by a path that does not lead
-through the kernel. Carriers are the operations where such a path can start:
-  (1) the operation that defines the overwritten operand, looked for through its other names (see `reaching_definitions`);
-  (2) each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias);
-      not a broadcast, which holds fewer elements than it has, and which everyone makes anew where it is needed.
-Not a carrier, because the optimized module may share it with others for good reason:
-  (3) one that depends on no parameter (zeros, an iota);
-  (4) one that has a twin outside (2): common subexpression elimination will merge the two. Outside is also what calls the
-      computation, and what is called beside it: XLA inlines calls first.
-Carriers are found again in the optimized module by tag and opcode; one that has grown is two operations merged into one (two
-products with a factor in common) and stands for neither. Where one is not found again in a partitioned module, what may be
-it and has no tag is looked for as `belief` does for a module from elsewhere.
-  (5) An operand that has several definitions (elements of a loop's state that change places) has as many in the optimized
-      module. If some are not found again there, and as many define the operand and are no carriers, these are they.
-When there are none, only the test for missing
-writes is left.
+the write all the same. But it *also* depends on the original, on a path that does not lead through the kernel. Carriers
+are the operations where such a path can start:
+
+- the operation that defines the overwritten operand, found through its other names (see `reaching_definitions`);
+- each operation whose users all are carriers (the bf16 logits before the convert, the product before the bias); not a
+  broadcast, which has fewer distinct elements than its shape, and which XLA recomputes wherever it is needed.
+
+An operation that depends on no parameter (zeros, an iota) is no carrier, because the optimized module may share it
+legitimately. Neither is one with a twin among the other operations, in the computation's callers or in computations
+called beside it: XLA inlines calls, and common subexpression elimination then merges the two.
+
+Carriers are found again in the optimized module by tag and opcode. One that has grown is a merger of two operations
+(two products with a common factor) and counts as neither. Where one is not found in a partitioned module, candidates
+without a tag are looked for as `belief` does for a foreign module. An operand with several definitions (elements of a
+loop's state that change places) has as many in the optimized module: if some are not found there, and the same number
+of instructions that are no carriers define the operand, these are the missing ones. Without any carrier, only the check
+for missing writes remains.
 """
 
 from collections import Counter, defaultdict
@@ -39,17 +40,18 @@ _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """The carriers of all hidden writes: ORIG labels start there."""
+    """The carriers of all hidden writes: ORIG labels start at them."""
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
-    """(Tag path, instruction id) in the unoptimized module to the hidden writes that it carries the original of."""
+    """(Tag path, instruction id) in the unoptimized module to the hidden writes whose original it carries."""
     paths: Mapping[TagPath, tuple[tuple[HloInstruction, int], ...]]
-    """Tag path to (operation, hidden write): what to recognise in the optimized module, see `is_carrier`."""
+    """Tag path to (operation, hidden write), for recognition in the optimized module, see `is_carrier`."""
     parameters: Mapping[int, tuple[int, ...]]
     """Entry parameter number to hidden writes, where a kernel overwrites the parameter itself."""
     origins: Mapping[int, frozenset[TagPath]] = MappingProxyType({})
-    """Hidden write to the tag paths of the carriers that define its operand, (1), if it has several definitions: elements of
-    a loop's state that change places, say."""
+    """Hidden write to the tag paths of the carriers that define its operand, if it has several definitions, such as
+    elements of a loop's state that change places.
+    """
 
 
 def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
@@ -84,9 +86,10 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
 def _group_origins(
     writes: tuple[HiddenWrite, ...], parameters: defaultdict[int, list[int]]
 ) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction], Frames]]:
-    """Yields HiddenWrite index, tags of the way to a computation, its origins, and the way to one; adds to `parameters`.
+    """Yields HiddenWrite index, tags of the path to a computation, its origins, and the path to one; adds to
+    `parameters`.
 
-    Two calls that XLA makes one write have one index, and their operands are no twins outside (4).
+    Two calls that XLA merges into one write have one index, and their operands are no twins of each other.
     """
     found: dict[tuple[int, TagPath, int], tuple[HloComputation, dict[int, HloInstruction], Frames]] = {}
     for write in writes:
@@ -103,7 +106,7 @@ def _group_origins(
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
-    """Whether an instruction of the optimized module may be what became of an operation with this opcode."""
+    """Returns whether an instruction of the optimized module may compute an operation with this opcode."""
     return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
 
@@ -113,12 +116,11 @@ _BECOMES: Mapping[str, tuple[str, ...]] = {
     "divide": ("multiply",),
     "subtract": ("add",),
 }
-"""Opcode to those of what XLA puts in the place of such an operation, the same value: a scatter of one slice, a quotient by
-a constant."""
+"""Opcode to the opcodes with which XLA replaces such an operation: a scatter of one slice, a quotient by a constant."""
 
 
 def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
-    """Whether an instruction of the optimized module with the operation's tag is what became of it alone."""
+    """Returns whether an instruction of the optimized module with the operation's tag computes that operation alone."""
     if not is_same_operation(operation.opcode, optimized) and optimized.opcode not in _BECOMES.get(
         operation.opcode, ()
     ):
@@ -131,9 +133,9 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps instruction ids of the optimized module to the ORIG labels that start there, whichever candidate it is.
+    """Maps instruction ids of the optimized module to the ORIG labels that start there for any of its candidates.
 
-    candidates: tag path of an instruction that may be one of several operations to theirs.
+    candidates: tag path of an instruction that may compute one of several operations to the paths of these.
     """
     paths, tags = carriers.paths, module.tags
     if not paths:
@@ -144,7 +146,7 @@ def compute_carried(
 
 
 def find_lost(module: HloModule, carriers: Carriers) -> Carriers:
-    """Returns the carriers of which the optimized module has no instruction with their tag: XLA has made others of them."""
+    """Returns the carriers without an instruction of their tag in the optimized module: XLA has rewritten them."""
     tags = module.tags
     found = {
         tags[one.id]
@@ -161,9 +163,9 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """Finds, of an operand with several definitions, those that are lost, (5).
+    """Finds the missing definitions of an operand with several definitions.
 
-    carried: as of `compute_carried`; the labels of what is found are added to it. performed: the writes as the optimized
+    carried: result of `compute_carried`; the labels of the new ones are added. performed: the writes as the optimized
     module performs them. Returns the carriers without the origins that are found.
     """
     lost = frozenset(find_lost(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
@@ -192,7 +194,7 @@ def carry_displaced(
 
 
 def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
-    """Returns what computes the value, inside of a fusion, too."""
+    """Returns the instruction that computes the value, also inside of a fusion."""
     while value.opcode == "fusion":
         value = module.computations[value.called_computations[0]].root
     return value
@@ -244,7 +246,7 @@ def _find_carriers(
 
 @lru_cache(maxsize=32)
 def _count_values(module: HloModule, root: HloComputation) -> Mapping[int, int]:
-    """Counts the operations that have each number of a value, with calls inlined."""
+    """Counts the operations with each value number, with calls inlined."""
     return Counter(
         numbers[one.id]
         for home, numbers in number_inlined(module, root).values()

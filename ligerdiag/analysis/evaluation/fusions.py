@@ -1,13 +1,17 @@
-"""Dependence sets inside fusions: of each fused instruction, and as a summary that is computed once and asked often.
+"""Computes dependence sets inside fusions: of each fused instruction, and as a summary that is computed once and used
+often.
 
-`FusionEvaluator` follows a fusion instruction by instruction, so that its outputs are told apart. A schedule is evaluated
-several times, and what stands in a loop several times in each; what a fused instruction depends on differs from one time to
-the next only by what the fusion reads, if
-  (1) every fused instruction has one array, of the union of its operands; only the root may be a tuple of such;
-  (2) no pieces are told apart (see `parts`): there is no concatenation, and the fusion is given none;
-  (3) no kernel is called inside, and there is no computation further in;
-  (4) no label starts inside.
-A fusion of (1), (2) and (3) has a `FusionSummary`; its caller checks (4) and what the fusion is given.
+`FusionEvaluator` follows a fusion instruction by instruction, so that its outputs have sets of their own. A schedule is
+evaluated several times, and a loop several times in each; between two evaluations only the sets of the fusion's
+operands differ, if
+
+- every fused instruction has one array, whose set is the union of its operands' sets; only the root may be a tuple of
+  such;
+- there are no pieces (see `parts`): no concatenation, and no operand in pieces;
+- no kernel is called inside, and there is no nested computation;
+- no label starts inside.
+
+A fusion with the first three properties has a `FusionSummary`; its caller checks the last one and the operands.
 """
 
 from collections.abc import Mapping
@@ -22,7 +26,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _FOLLOWED = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CALLEE_TAKES_OPERANDS) | {"concatenate", "custom-call"}
-"""Opcodes that break (1) to (3), except at a root."""
+"""Opcodes that rule out a summary, except at a root."""
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 
 type _Mask = int
@@ -38,25 +42,25 @@ class FusionSummary:
     computed: frozenset[int]
     """Ids of the fused instructions that compute, where labels can start."""
     tagged: tuple[tuple[TagPath, HloInstruction, int], ...]
-    """Those with a tag, each with its combination."""
+    """Tagged instructions, each with its combination."""
     results: tuple[tuple[int, int], ...]
     """(slice number, combination) of every definition, in the order of the buffer assignment."""
 
     def unite(self, given: list[Labels]) -> list[Labels]:
-        """The set of each combination. given: the sets of the fusion's operands."""
+        """Returns the set of each combination. given: the sets of the fusion's operands."""
         return [unite([given[number] for number in numbers]) for numbers in self.combinations]
 
 
 @dataclass(slots=True, eq=False)
 class FusionSummaries:
-    """Summaries of the fusions of one module, made when they are asked for and kept for all evaluations."""
+    """Summaries of the fusions of one module, made on demand and kept for all evaluations."""
 
     module: HloModule
     places: Places
     _found: dict[int, FusionSummary | None] = field(default_factory=dict[int, FusionSummary | None])
 
     def find(self, fusion: HloInstruction) -> FusionSummary | None:
-        """Returns the fusion's summary; None if it has to be followed."""
+        """Returns the fusion's summary; None if it must be followed."""
         if fusion.id not in self._found:
             self._found[fusion.id] = self._summarize(fusion)
         return self._found[fusion.id]
@@ -92,7 +96,7 @@ class FusionSummaries:
 
 
 def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int, _Mask] | None:
-    """Maps the id of each fused instruction, except a root tuple, to its parameters; None if (1) to (3) do not hold."""
+    """Maps the id of each fused instruction, except a root tuple, to its parameters; None if there is no summary."""
     if any(is_tuple(operand.shape) for operand in fusion.operands):
         return None
     masks: dict[int, _Mask] = {}
@@ -116,7 +120,7 @@ def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int
 
 
 _PLAIN = having(Trait.ONE_ARRAY, Trait.ARRAY_OF_ARRAYS, Trait.FROM_NOTHING) - {"concatenate"}
-"""Opcodes that compute one array of all their operands: the set is the union, if no pieces are told apart."""
+"""Opcodes that compute one array from all their operands: its set is the union, without pieces."""
 
 
 class FusionEnvironment(Protocol):
@@ -125,7 +129,7 @@ class FusionEnvironment(Protocol):
     def conclude(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the set of an operation's result, with the labels that start there; keeps a tagged operation's set."""
+        """Returns the set of an operation's result, with the labels that start there; records a tagged operation's set."""
         ...
 
     def find_started(self, instruction: HloInstruction) -> Labels:
@@ -137,8 +141,9 @@ class FusionEnvironment(Protocol):
         ...
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps each output of a custom call that is declared to be an operand, and is not, to the ORIG labels of the writes
-        that it misses."""
+        """Maps each output of a custom call whose declared alias is broken to the ORIG labels of the writes that it
+        misses.
+        """
         ...
 
 
@@ -155,7 +160,7 @@ class FusionEvaluator:
     _fusion: HloInstruction
     _reads: tuple[Read, ...]
     _parts: Mapping[int, Parts]
-    """operand_number to the operand's pieces, where they are known."""
+    """operand_number to the operand's pieces, where known."""
 
     def run(self) -> list[PartedValue]:
         arguments: list[FusedValue] = []

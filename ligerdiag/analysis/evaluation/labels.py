@@ -1,30 +1,30 @@
-"""Dependence sets as integers: what each bit stands for, how a custom call passes them on, which instructions have none.
+"""Represents dependence sets as integers: the meaning of each bit, and how a custom call passes labels on.
 
-For each hidden write W, and for each *iteration class* c, two bits:
-  FRESH(W, c)  the value depends on what W wrote;
-  ORIG(W, c)   the value depends on what stood in W's operand before W, on a path that does not lead through W's kernel.
+For each hidden write W, and for each *iteration class* c, there are two bits:   FRESH(W, c)  the value depends on W's
+write;   ORIG(W, c)   the value depends on the value of W's operand before W, on a path that does not lead through W's
+kernel.
 
-Iteration class 0 is "this iteration"; class j >= 1 says that the write happened in an earlier iteration of the loop at
-nesting level j (1 is the outermost), the outermost loop that has advanced since. Without it a dependence that is carried
-round a loop would hide one that is missing now.
+Iteration class 0 is "this iteration"; class j >= 1 means that the write happened in an earlier iteration of the loop at
+nesting level j (1 is the outermost), the outermost loop that has advanced since. Without classes, a loop-carried
+dependence would hide a dependence that is missing in this iteration.
 
-Above these come *marks*: one bit for each thing that turned up during the evaluation (a lucky read, a stale reader).
+Above these bits are *marks*: one bit for each discovery of the evaluation, such as a lucky read or a stale reader.
 
-A custom call passes dependences on by the same rule in both programs:
-(1) What it returns depends on every operand that it may read.
-(2) What it leaves in a hidden-written operand depends on the same, and is FRESH. Where the write is unknown, it is FRESH
-    and no more: of what else the operand would depend on then, nothing is certain.
-(3) A kernel's own reading of an operand before it overwrites it is what is meant to happen, so neither carries that
-    write's ORIG on. That of an earlier iteration goes on: what stood there then was another value.
-    A mark on an operation that is right before a call and wrong behind it ends at all that the call overwrites, not only at
-    the operand that it is about: what stands there was computed before.
-(4) What a kernel of unknown effect returns is FRESH of that unknown write: everything downstream is then unknown.
-(5) To a question about the bytes themselves, what it leaves in a hidden-written operand is FRESH of this write and of no
-    other one: the kernel may have computed it from what others wrote, but their bytes are elsewhere. Marks go on.
+A custom call passes labels on by the same rule in both programs:
+- Its results depend on every operand that it may read.
+- A hidden-written operand then depends on the same operands, and is FRESH. If the write is unknown, it is FRESH and has
+  no other label, because no other dependence is certain.
+- A kernel is expected to read its operand before overwriting it, so this read does not propagate ORIG. ORIG of an
+  earlier iteration does propagate: the operand held another value then. A mark on an operation that is right before a
+  call and wrong after it ends at every value that the call overwrites, because these were computed before.
+- The result of a kernel with unknown effects is FRESH of that unknown write: every value downstream is then unknown.
+- In an evaluation about the bytes themselves (`direct`), a hidden-written operand is FRESH of this write and of no
+  other one: the kernel may have computed it from other kernels' results, but their bytes are elsewhere. Marks
+  propagate.
 
-Most of a large schedule has nothing to do with any kernel. An instruction is *quiet* if nothing stands in what it reads,
-and nothing starts at it or in what it calls. Its result depends on nothing, and what it computes inside need not be
-followed; an operation that is looked out for is seen all the same.
+Most of a large schedule does not depend on any kernel. An instruction is *quiet* if its operands have no labels, and no
+label starts at it or in a computation that it calls. Its result has no labels, and its computations need not be
+followed; an operation that the caller wants to see is seen nevertheless.
 """
 
 from collections import defaultdict
@@ -51,34 +51,35 @@ def unite(sets: Iterable[Labels]) -> Labels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confluence:
-    """What meets in a loop or conditional, and is one value of its result by one way and another by the next."""
+    """Values that meet in a loop or conditional, each of which may be its result."""
 
     instruction: str
     """Name of the loop or conditional."""
     ways: tuple[tuple[Labels, ...], ...]
-    """Of each leaf of the result, the set by each way: by branch, or by the element of the state that the loop starts from
-    (see `HloComputation.handed_elements`)."""
+    """For each leaf of the result, the set of each alternative: by branch, or by the element of the state from which
+    the loop starts (see `HloComputation.handed_elements`).
+    """
     ends: tuple[Labels, ...] = ()
-    """Of a loop of the program: the set of each leaf of its result."""
+    """For a loop of the program: the set of each leaf of its result."""
     kept: frozenset[int] = frozenset()
-    """Of a loop of the program: the leaves that its body returns as they came."""
+    """For a loop of the program: the leaves that its body returns unchanged."""
     shared: frozenset[int] = frozenset()
-    """Of a loop of the schedule: numbers of the slices in which several leaves stand."""
+    """For a loop of the schedule: numbers of the slices that hold several leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Key of a mark: what `instruction` computes is wrong about this hidden write."""
+    """Key of a mark: the value of `instruction` is wrong about this hidden write."""
 
     write: int
     """HiddenWrite index."""
     instruction: int
-    """Instruction id in the optimized module; below zero for an operation of the program."""
+    """Instruction id in the optimized module; negative for an operation of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """Key of the mark that a mark of this kind becomes when the loop around its write goes on."""
+    """The mark that replaces a `WrongAbout` mark in the next iteration."""
 
     of: WrongAbout
 
@@ -91,7 +92,7 @@ class LabelSpace:
     depth: int
     _marks: dict[object, int] = field(default_factory=dict[object, int])
     _keys: list[object] = field(default_factory=list[object])
-    """Of the marks, by number."""
+    """Keys of the marks, by number."""
     _wrong: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _before: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _fresh: list[Labels] = field(init=False)
@@ -114,7 +115,7 @@ class LabelSpace:
 
     @property
     def above(self) -> Labels:
-        """The lowest bit that is not of a write."""
+        """The lowest bit that belongs to no write."""
         return 1 << (2 * self.classes * self.writes)
 
     def fresh(self, write: int) -> Labels:
@@ -134,22 +135,22 @@ class LabelSpace:
         return self._original[write]
 
     def any_fresh(self, labels: Labels) -> Labels:
-        """FRESH(W, 0) of every W of which the set holds FRESH(W, c) for some c."""
+        """Returns FRESH(W, 0) for every W with FRESH(W, c) in the set for some c."""
         found = fresh = labels & self._every_fresh
         for number in range(1, self.classes):
             found |= fresh >> number
         return found & self._firsts
 
     def any_original(self, labels: Labels) -> Labels:
-        """FRESH(W, 0) of every W of which the set holds ORIG(W, c) for some c."""
+        """Returns FRESH(W, 0) for every W with ORIG(W, c) in the set for some c."""
         return self.any_fresh(labels >> self.classes)
 
     def bits_of(self, writes: Iterable[int]) -> Labels:
-        """FRESH(W, 0) of these hidden writes."""
+        """Returns FRESH(W, 0) of these hidden writes."""
         return unite(1 << (2 * self.classes * write) for write in writes)
 
     def writes_of(self, bits: Labels) -> Iterator[int]:
-        """Yields the hidden writes of such bits, rising."""
+        """Yields the hidden writes of such bits, in ascending order."""
         width = 2 * self.classes
         while bits:
             lowest = bits & -bits
@@ -157,10 +158,10 @@ class LabelSpace:
             bits ^= lowest
 
     def meet(self, ends: Sequence[Labels], writes_inside: frozenset[int]) -> Labels:
-        """Returns the set of a value that is the end of one of several ways, of which these writes lie on some.
+        """Returns the set of a value at the end of several alternative paths, on some of which these writes lie.
 
-        Where a way does not lead through the kernel, the value is what stood there: nobody is early. So the ORIG(W, 0) of a
-        way without a FRESH(W, c) ends here if another one has one.
+        On a path that does not lead through the kernel the original is right. So the ORIG(W, 0) of a path without
+        FRESH(W, c) ends here if another path has FRESH(W, c).
         """
         union = unite(ends)
         if not union or not writes_inside:
@@ -190,7 +191,7 @@ class LabelSpace:
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
-        """Returns all marks so far of something wrong about this write in this iteration."""
+        """Returns all marks so far about this write in this iteration."""
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
@@ -211,8 +212,8 @@ class LabelSpace:
     def advance(self, labels: Labels, level: int, writes_inside: frozenset[int]) -> Labels:
         """Returns the set after one more iteration of the loop at `level` (1 = outermost) around `writes_inside`.
 
-        Class 0 becomes `level`; class c becomes min(c, level), since the outermost loop that advanced counts. What was wrong
-        about a write stays so: the write of the next iteration overwrites something else.
+        Class 0 becomes `level`; class c becomes min(c, level), since the outermost loop that advanced counts. A value
+        that was wrong about a write stays wrong: the write of the next iteration overwrites another value.
         """
         if not labels:
             return labels
@@ -233,7 +234,7 @@ class CallTransfer:
     """Dependence sets after one custom call."""
 
     results: Labels
-    """Of every output."""
+    """The set of every output."""
     written: tuple[tuple[int, Labels, Labels], ...]
     """For each hidden-written operand: (operand_number, labels to drop, labels to add)."""
 
@@ -246,8 +247,9 @@ def transfer_call(
     *,
     direct: bool = False,
 ) -> CallTransfer:
-    """Returns the sets that a call with these operand sets leaves, (1) to (4). writes: the call's own hidden writes.
-    direct: the question is about the bytes themselves, (5)."""
+    """Returns the sets after a call with these operand sets. writes: the call's own hidden writes. direct: the
+    evaluation is about the bytes themselves.
+    """
     read = 0
     for number, labels in enumerate(operands):
         access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
@@ -270,9 +272,10 @@ _STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"
 
 
 def decides(instruction: HloInstruction) -> bool:
-    """Returns whether the operation of the program makes decisions of numbers: with other numbers it mostly gives the same.
+    """Returns whether the program's operation makes decisions of numbers, so that other numbers mostly give the same
+    result.
 
-    It steps; it gives integers of what is not; or it keeps one number within bounds, as one clips a norm.
+    It is a step function, converts to integers, or keeps one number within bounds, as in clipping by a norm.
     """
     if instruction.opcode in _BOUNDS:
         return count_elements(instruction.shape) == 1
@@ -283,7 +286,7 @@ def decides(instruction: HloInstruction) -> bool:
 
 
 def is_one_choice(instruction: HloInstruction) -> bool:
-    """Returns whether it is the one array or the other, as a whole."""
+    """Returns whether the result is one of two whole arrays."""
     if instruction.opcode != "select":
         return False
     chooser = instruction.operands[0]
@@ -294,26 +297,26 @@ def is_one_choice(instruction: HloInstruction) -> bool:
 
 _SPREADS = having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
-"""Opcodes that are never quiet: they run others, or change memory in ways of their own."""
+"""Opcodes that are never quiet: they run computations, or change memory in ways of their own."""
 _NOT_SIGHTED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 """Opcodes of fused instructions that compute nothing."""
 
 
 @dataclass(slots=True, eq=False)
 class QuietOnes:
-    """Finds the instructions that are quiet in one evaluation if nothing stands in what they read."""
+    """Finds the instructions of one evaluation that are quiet if their operands have no labels."""
 
     module: HloModule
     started: frozenset[int]
-    """Ids of the instructions, scheduled or fused, where something starts."""
+    """Ids of the instructions, scheduled or fused, where a label starts."""
     wanted: frozenset[TagPath]
-    """Operations to look out for."""
+    """Operations that the caller wants to see."""
     _loud: frozenset[int] = field(init=False)
-    """Ids of the computations in which a kernel is called, something starts, or is looked out for further in."""
+    """Ids of the computations with a kernel call, a starting label or a wanted operation in them or nested in them."""
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
     )
-    """Computation id to the operations in it that are looked out for, in their order."""
+    """Computation id to the wanted operations in it, in their order."""
 
     def __post_init__(self) -> None:
         module, wanted, tags, homes = self.module, self.wanted, self.module.tags, self.module.homes
@@ -333,13 +336,13 @@ class QuietOnes:
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def may_be(self, instruction: HloInstruction) -> bool:
-        """Whether this scheduled instruction is quiet if nothing stands in what it reads."""
+        """Returns whether this scheduled instruction is quiet if its operands have no labels."""
         if instruction.opcode == "fusion" and instruction.called_computations[0] in self._loud:
             return False
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Lists the operations to look out for that a quiet instruction runs."""
+        """Lists the wanted operations that a quiet instruction runs."""
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])
         return [instruction] if self.module.tags.get(instruction.id) in self.wanted else []

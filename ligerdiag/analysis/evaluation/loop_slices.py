@@ -1,12 +1,11 @@
-"""Slices of an array that a loop takes one after another, so that no iteration touches the bytes of another one.
+"""Finds slices that a loop takes from an array one after another, so that no iteration touches the bytes of another
+one.
 
-XLA lets a kernel work on a slice of a larger array in place, by a fusion of the call with `dynamic-slice`. The slices of a
-loop are apart where
-  (1) the start in one dimension is a counter of the loop plus a constant, or a constant less the counter where the loop
-      goes backwards, and all others are constants;
-  (2) a slice is no longer there than the counter's step;
-  (3) the last one ends within the array, so that none is moved to fit.
-See `hlo.counters` for what a counter is.
+XLA lets a kernel work on a slice of a larger array in place, by fusing the call with `dynamic-slice`. The slices of a
+loop are disjoint if the start index in one dimension is a loop counter plus a constant (or a constant minus the
+counter, if the loop counts down) and constant in all others; if a slice is no longer in that dimension than the
+counter's step; and if the last slice ends within the array, so that no start index is clamped. `hlo.counters` defines
+counters.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
-    """Whether the call gets another part of an array in each iteration of the loop around it, (1) to (3)."""
+    """Returns whether the call gets another part of an array in each iteration of the loop around it."""
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False
     call, fusion, loop = (frame.instruction for frame in (frames[-1], frames[-2], frames[-3]))
@@ -46,8 +45,9 @@ def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
 
 
 def is_made_outside(module: HloModule, places: Places, write: ActualWrite, number: int) -> bool:
-    """Whether the loop around the call makes nothing anew in this slice of the memory: what an earlier iteration wrote there
-    lies in slices that this one does not take."""
+    """Returns whether the loop around the call defines nothing in this slice of memory, so that an earlier iteration's
+    write is in slices that this iteration does not take.
+    """
     body = module.computations[write.frames[-3].instruction.called_computations[0]]
 
     def list_called(instruction: HloInstruction) -> list[HloInstruction]:
@@ -59,9 +59,9 @@ def is_made_outside(module: HloModule, places: Places, write: ActualWrite, numbe
 def forget_other_slices(
     operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
 ) -> list[Labels]:
-    """Returns a call's operand sets without what it wrote to parts of them that this iteration does not read.
+    """Returns a call's operand sets without its writes to parts of them that this iteration does not read.
 
-    writes: the call's own; actual: where these stand.
+    writes: the call's own; actual: their places.
     """
     found = list(operands)
     by_index = {write.index: write for write in writes}

@@ -1,12 +1,12 @@
-"""Memory of the scheduled program: the dependence set that stands in each slice of XLA's buffer assignment right now.
+"""Holds the memory of the scheduled program: the current dependence set of each slice of XLA's buffer assignment.
 
-(1) A definition replaces the set of its slice; every reader of the slice sees the set that stands there.
-(2) A hidden write changes every slice that shares bytes with the operand's; those slices are then *raw*: their bytes were
-    changed behind XLA's back, and only an order that XLA did not intend decides which value a reader sees. Where a kernel
-    gets a known region of an array, the pieces in it change and the others do not.
-(3) A read that nothing orders with a write that hits what it reads is lucky, and is marked so: see `unordered_reads`.
-(4) Values without a place in the buffer assignment have negative numbers of their own.
-An evaluation leaves `Actual`: the sets of the outputs, and a `Sighting` of each tagged operation that it met.
+A definition replaces the set of its slice, and every reader of the slice sees that set. A hidden write changes every
+slice that shares bytes with the operand's; those slices are then *raw*: the kernel changed these bytes without XLA
+knowing, so readers are correct only if they happen to be ordered correctly. If a kernel gets a known region of an
+array, only the pieces in it change. A read that nothing orders with a write to its bytes is lucky, and gets a mark (see
+`unordered_reads`). Values without a place in the buffer assignment have negative numbers of their own.
+
+An evaluation returns `Actual`: the sets of the outputs, and a `Sighting` of each tagged operation that it meets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ type OperandPlace = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class Places:
-    """Slice numbers of the values of one module; a value without a place has a negative number of its own."""
+    """Slice numbers of the values of one module; a value without a place has its own negative number."""
 
     buffers: BufferAssignment
     positions: Positions
@@ -78,12 +78,12 @@ class Places:
 
 
 type Read = tuple[int, int, Labels]
-"""(operand_number of the scheduled instruction, slice number, set that stood there)."""
+"""(operand_number of the scheduled instruction, slice number, set of the slice at that time)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LuckyRead:
-    """Key of a mark: `reader` sees (or does not see) the hidden write only because of the schedule's order."""
+    """Key of a mark: only the schedule's order decides whether `reader` sees the hidden write."""
 
     write: int
     """HiddenWrite index."""
@@ -102,7 +102,7 @@ class UnorderedRead:
     """operand_number of the reader."""
     lucky: LuckyRead
     region: ArrayRegion | None
-    """Those of its elements that are overwritten, where they are known."""
+    """The overwritten elements, where known."""
 
 
 type UnorderedReads = Mapping[int, tuple[UnorderedRead, ...]]
@@ -111,7 +111,7 @@ type UnorderedReads = Mapping[int, tuple[UnorderedRead, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActualWrite:
-    """A hidden write where it stands in the optimized module."""
+    """A hidden write at its place in the optimized module."""
 
     write: int
     """HiddenWrite index."""
@@ -119,17 +119,18 @@ class ActualWrite:
     slices: tuple[int, ...]
     """Slice numbers of the overwritten operand."""
     partial: bool = False
-    """The kernel gets a part of the slice only (an address inside it)."""
+    """The kernel gets only a part of the slice (an address inside it)."""
     apart: bool = False
     """That part is another one in each iteration of the loop around the call (see `loop_slices`)."""
     region: ArrayRegion | None = None
-    """That part, where it is one and known: `slices` is one array then."""
+    """That part, where it is a single known region; `slices` is one array then."""
     taken: TagPath = ()
-    """Tags of the dynamic-slice that is that part, where the call stands in as many loops as in the program: what has them
-    in the same iteration takes the same elements."""
+    """Tags of the dynamic-slice that is that part, if as many loops surround the call as in the program: instructions
+    with these tags take the same elements in the same iteration.
+    """
 
     def holds(self, number: int | None, reader: HloInstruction) -> bool:
-        """Returns whether this slice of the array in a slice of the memory takes what the kernel gets, and nothing else."""
+        """Returns whether this slice of the array in a slice of the memory takes only elements that the kernel gets."""
         return number in self.slices and self.region is not None and self.region.holds(reader)
 
     @property
@@ -139,23 +140,23 @@ class ActualWrite:
 
 @dataclass(slots=True, eq=False)
 class LabelMemory:
-    """Dependence sets by slice number; changed as the evaluation goes on."""
+    """Dependence sets by slice number; the evaluation changes them."""
 
     module: HloModule
     places: Places
     space: LabelSpace
     unordered: UnorderedReads
-    """The reads that are marked, (3)."""
+    """The reads that get a mark of luck."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
-    """Slice number to set; what is empty is missing."""
+    """Slice number to set; empty sets are missing."""
     parts: dict[int, Parts] = field(default_factory=dict[int, Parts])
-    """Slice number to the pieces of what stands there, where they are known."""
+    """Slice number to the pieces of its value, where known."""
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
     journal: dict[int, Labels] | None = None
-    """While a loop or branch runs: slice number to the set that stood there before its first change."""
+    """While a loop or branch runs: slice number to its set before the first change."""
 
     def put(self, number: int, value: PartedValue) -> None:
-        """Defines a slice, (1)."""
+        """Defines a slice."""
         if isinstance(value, Parts):
             self.parts[number] = value
             value = value.union
@@ -175,7 +176,7 @@ class LabelMemory:
             del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: HloInstruction) -> tuple[Read, ...]:
-        """Returns the sets that a reader of these places sees, with the marks of (3)."""
+        """Returns the sets that a reader of these places sees, with marks of luck."""
         sets = self.sets
         if reader.id not in self.unordered:
             return tuple([(operand, number, sets.get(number, 0)) for operand, number in places])
@@ -184,13 +185,14 @@ class LabelMemory:
         )
 
     def find_luck(self, reader: HloInstruction, operand: int) -> Labels:
-        """Returns the marks of what the reader takes from this operand, (3)."""
+        """Returns the marks for the bytes that the reader takes from this operand."""
         reads = self.unordered.get(reader.id, ())
         return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
     def find_parts(self, number: int, reader: HloInstruction, operand: int) -> Parts | None:
-        """Returns the pieces of what stands in this slice, as the reader of this operand sees them; marks are on those that
-        are overwritten."""
+        """Returns the pieces of this slice's value as the reader of this operand sees them, with marks on the
+        overwritten ones.
+        """
         parts, value = self.parts.get(number), reader.operands[operand]
         for one in self.unordered.get(reader.id, ()):
             if one.region is not None and (one.operand, one.lucky.slice_number) == (operand, number):
@@ -214,7 +216,7 @@ class LabelMemory:
         return parts
 
     def settle(self, number: int, labels: Labels) -> None:
-        """Sets what stands in this slice where several ways through the program meet."""
+        """Sets the slice's value where alternative paths through the program meet."""
         self.parts.pop(number, None)
         if labels:
             self.sets[number] = labels
@@ -222,7 +224,7 @@ class LabelMemory:
             self.sets.pop(number, None)
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
-        """Performs a hidden write, (2)."""
+        """Performs a hidden write."""
         for number in write.slices:
             for hit in self.overlapping(number):
                 before = self.sets.get(hit, 0)
@@ -235,8 +237,9 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
-        """Returns ORIG(W, 0) of every hidden write W that has left nothing of its original in what this slice of an array
-        takes out of a slice of the memory."""
+        """Returns ORIG(W, 0) of every hidden write W that has overwritten everything that this slice of an array takes
+        from a slice of memory.
+        """
         path = self.module.tags.get(reader.id, ())
         return unite(
             self.space.original(write.write)
@@ -245,14 +248,14 @@ class LabelMemory:
         )
 
     def overlapping(self, number: int) -> Iterable[int]:
-        """Lists the slices that share bytes with this one, itself included."""
+        """Lists the slices that share bytes with this one, including itself."""
         return self.places.buffers.overlapping[number] if number >= 0 else (number,)
 
 
 def find_read_place(
     module: HloModule, taken: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
 ) -> int | None:
-    """Returns the slice number of the array that `taken` takes a part of; None where it is not what `scheduled` reads."""
+    """Returns the slice number of the array of which `taken` is a part; None if `scheduled` does not read it."""
     number, operand = 0, taken.operands[0]
     if taken is not scheduled:
         if operand.opcode != "parameter" or module.homes[operand.id].id not in scheduled.called_computations:
@@ -264,7 +267,7 @@ def find_read_place(
 
 @dataclass(slots=True, eq=False)
 class Sighting:
-    """A tagged operation of the program, found again in the optimized module. Final fields, as those of `HloInstruction`."""
+    """A tagged operation of the program, found again in the optimized module. Final fields, as in `HloInstruction`."""
 
     instruction: Final[HloInstruction]
     """The operation itself, perhaps inside a fusion."""
@@ -272,7 +275,7 @@ class Sighting:
     """The scheduled instruction that runs it."""
     labels: Final[Labels]
     reads: Final[tuple[Read, ...]]
-    """Of the scheduled instruction: (operand_number, slice number, set that stood there)."""
+    """Reads of the scheduled instruction: (operand_number, slice number, set of the slice at that time)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,13 +283,13 @@ class Actual:
     """The actual program's dependence sets."""
 
     outputs: tuple[Labels, ...]
-    """Per leaf of the entry root, in order."""
+    """Set of each leaf of the entry root, in order."""
     sightings: Mapping[TagPath, tuple[Sighting, ...]]
     writes: tuple[ActualWrite, ...]
     """Every hidden write that the optimized module still holds."""
     frames: Mapping[int, Frames]
     """Scheduled instruction id to a call path that leads to it."""
     traced: frozenset[int] = frozenset()
-    """Indices of hidden writes whose operand was known to hold the original when the kernel came."""
+    """Indices of hidden writes whose operand was known to hold the original when the kernel ran."""
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Of the loops and conditionals that are left."""
+    """Of the loops and conditionals that the schedule still has."""

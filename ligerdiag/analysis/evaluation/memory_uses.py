@@ -1,10 +1,8 @@
-"""Uses of the memory that a kernel overwrites: its readers, and which buffers of one call share bytes.
+"""Finds uses of the memory that a kernel overwrites: its readers, and buffers of one call that share bytes.
 
-Two buffers of one kernel call share bytes
-(1) where `output_to_operand_aliasing` declares it, wherever the call stands;
-(2) where they have one slice of the buffer assignment: an output in the place of an operand that is dead, or one value that
-    is passed twice. Buffers that overlap in part are left alone, and so is a call inside of a fusion, whose buffers have
-    no slices of their own.
+Two buffers of one kernel call share bytes if `output_to_operand_aliasing` declares it, or if they have one slice of the
+buffer assignment: an output in the place of a dead operand, or one value that is passed twice. Buffers that overlap
+partially are not considered, nor is a call inside of a fusion, whose buffers have no slices of their own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,10 +25,10 @@ class Accesses:
     """Scheduled instructions around one hidden write, each in schedule order."""
 
     before: tuple[HloInstruction, ...]
-    """Read the overwritten memory and run before the kernel."""
+    """Instructions that read the overwritten memory and run before the kernel."""
     after: tuple[HloInstruction, ...]
     sources: tuple[tuple[HloInstruction, HloInstruction], ...]
-    """(reader, value): reads another value that the overwritten one was copied, cast or gathered from."""
+    """(reader, value): reads another value from which the overwritten one was copied, cast or gathered."""
 
 
 def find_accesses(
@@ -76,7 +74,7 @@ def find_accesses(
 
 
 def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruction]:
-    """Lists the values that the overwritten one is made from in steps of one array operand each, the nearest first."""
+    """Lists the values from which the overwritten one is made in steps of one array operand each, the nearest first."""
     if kernel is not write.call:
         return []  # inside of a fusion, the kernel gets an address in what the fusion is given
     value = look_through(kernel.operands[write.operand], _PLACES)
@@ -89,13 +87,13 @@ def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedBuffers:
-    """An operand and another buffer of the same call, in the same bytes from the first to the last."""
+    """An operand and another buffer of the same call in exactly the same bytes."""
 
     operand: int
     buffer: int
-    """Number of the other one: the call's operands, then its outputs."""
+    """Number of the other buffer: the call's operands, then its outputs."""
     declared: bool
-    """(1), not (2)."""
+    """The call declares the alias; otherwise the buffer assignment makes it."""
 
 
 def find_shared_buffers(call: HloInstruction, positions: Positions) -> Iterator[SharedBuffers]:

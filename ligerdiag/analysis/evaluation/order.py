@@ -1,7 +1,7 @@
-"""Forced order: data and control edges inside a computation, and the nesting of computations.
+"""Computes forced order: data and control edges inside a computation, and the nesting of computations.
 
-Being earlier in the schedule forces nothing: the next compiler, flag or GPU may choose otherwise. What an instruction starts
-to do asynchronously has been done when its done is there, and not before.
+Being earlier in the schedule forces nothing: the next compiler, flag or GPU may choose another order. An asynchronous
+instruction has done its work when its done has run, and not before.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from ligerdiag.hlo.opcodes import Trait, having
 
 _STARTS, _DONES = having(Trait.START), having(Trait.DONE)
 _BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
-"""Opcodes that may stand between a start and its done."""
+"""Opcodes that may come between a start and its done."""
 
 
 class Order:
-    """Reachability along operands and control predecessors, computed on demand and kept.
+    """Reachability along operands and control predecessors, computed on demand and cached.
 
-    Edges lead forward in the order of a computation's schedule, so that only what stands between two instructions is looked
-    at: of each instruction that is asked about, the search is kept and goes on where it has stopped.
+    Edges lead forward in a computation's schedule, so a search only looks at instructions between the two. It is kept
+    for each instruction, and resumes where it stopped.
     """
 
     def __init__(self) -> None:
@@ -30,9 +30,9 @@ class Order:
         self._before: dict[int, _Search] = {}
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
-        """Whether `second` cannot be run before `first` has, by edges of the program, in one iteration of every loop.
+        """Returns whether edges of the program force `first` before `second` within one iteration of every loop.
 
-        from_second: search from `second` backward; cheaper where one `second` is asked about often.
+        from_second: search backward from `second`; cheaper if one `second` is used in many questions.
         """
         for a, b in zip(first, second, strict=False):
             if a.computation is not b.computation:
@@ -54,7 +54,7 @@ class Order:
         return found
 
     def _is_after(self, line: "_Line", first: HloInstruction, second: HloInstruction) -> bool:
-        """Whether an edge leads from `first` to `second`, looked for forward from `first`."""
+        """Returns whether an edge path leads from `first` to `second`, searching forward from `first`."""
         search = self._after.get(first.id)
         if search is None:
             search = self._after[first.id] = _Search({first.id}, line.positions[first.id] + 1)
@@ -67,7 +67,7 @@ class Order:
         return second.id in search.reached
 
     def _is_before(self, line: "_Line", first: HloInstruction, second: HloInstruction) -> bool:
-        """Whether an edge leads from `first` to `second`, looked for backward from `second`."""
+        """Returns whether an edge path leads from `first` to `second`, searching backward from `second`."""
         search = self._before.get(second.id)
         if search is None:
             search = self._before[second.id] = _Search(set(line.before(second)), line.positions[second.id] - 1)
@@ -81,7 +81,7 @@ class Order:
 
 
 def _find_done(computation: HloComputation, start: HloInstruction) -> HloInstruction | None:
-    """Returns the done of what is started here; None where it has none in this computation."""
+    """Returns the done of this start; None if this computation has none."""
     pending = [start]
     while pending:
         for user in computation.users[pending.pop().id]:
@@ -94,7 +94,7 @@ def _find_done(computation: HloComputation, start: HloInstruction) -> HloInstruc
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """State of a search from one instruction: what was reached, and the next position to look at."""
+    """A search from one instruction: the reached instructions, and the next position to look at."""
 
     reached: set[int]
     position: int
@@ -102,14 +102,14 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
-    """A computation's instructions, each after all that must come before it."""
+    """A computation's instructions in an order that respects its edges."""
 
     instructions: tuple[HloInstruction, ...]
     positions: Mapping[int, int]
 
     @classmethod
     def of(cls, computation: HloComputation) -> "_Line":
-        """Takes the order of the schedule, or of operands and control edges if the schedule violates these."""
+        """Takes the order of the schedule, or one of operands and control edges if the schedule violates these."""
         listed = computation.sequence or computation.instructions
         line = cls(listed, {instruction.id: n for n, instruction in enumerate(listed)})
         if len(listed) == len(computation.instructions) and all(

@@ -1,15 +1,17 @@
-"""Values made of pieces with dependence sets of their own, as long as the pieces can be told apart.
+"""Follows values made of pieces with separate dependence sets, as long as the pieces can be told apart.
 
-XLA joins small operations into one: it concatenates the operands of several products that share the other operand, or of
-several all-reduces, and slices the result apart again. Without pieces every result would depend on all of them.
-  (1) A concatenation has a piece for each operand, or the operand's own pieces.
-  (2) A slice inside one piece has that piece's set.
-  (3) Elementwise operations, transposes, broadcasts, paddings, reversals, and reductions and products over other dimensions
-      keep the pieces; what else they read is added to each. So do bitcasts and reshapes where each piece stays whole, and
-      collectives that exchange or gather arrays of all devices.
-  (4) Everything else forgets them: its set is the union.
-The result's dimensions of a product, a `dot` or a custom call that XLA makes of it, are the batch ones, then the free ones
-of the left operand, then those of the right one.
+XLA joins small operations: it concatenates the operands of several products with a common operand, or of several
+all-reduces, and slices the result. Without pieces, every result would depend on all of them.
+
+- A concatenation has a piece for each operand, or the operand's own pieces.
+- A slice inside one piece has that piece's set.
+- Elementwise operations, transposes, broadcasts, paddings, reversals, and reductions and products over other dimensions
+  keep the pieces; the labels of their other operands are added to each piece. So do bitcasts and reshapes that keep
+  each piece whole, and collectives that exchange or gather arrays of all devices.
+- Everything else loses the pieces: its set is the union.
+
+The result's dimensions of a product, a `dot` or the custom call that XLA rewrites it to, are the batch dimensions, the
+free ones of the left operand, and the free ones of the right one.
 """
 
 import json
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ligerdiag.analysis.evaluation.labels import Labels, unite
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import compute_byte_size, is_tuple
@@ -36,7 +39,7 @@ class Parts:
     shape: tuple[int, ...]
     dimension: int
     limits: tuple[int, ...]
-    """Where each piece ends, exclusive; the first begins at 0."""
+    """End of each piece, exclusive; the first one begins at 0."""
     labels: tuple[Labels, ...]
 
     @property
@@ -48,11 +51,11 @@ class Parts:
         return Parts(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
-        """Returns the labels of pieces that end there; the limits hold this array's own."""
+        """Returns the labels of pieces with these limits, which include this array's own."""
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Parts":
-        """Lays the pieces along a dimension of another shape."""
+        """Returns the pieces along a dimension of another shape."""
         return Parts(shape, dimension, self.limits, self.labels)
 
 
@@ -64,14 +67,14 @@ class ArrayRegion:
     """The elements of an array between two limits along one dimension."""
 
     shape: tuple[int, ...]
-    """Of the array."""
+    """Shape of the array."""
     dimension: int
     start: int
     limit: int
     """Exclusive."""
 
     def replace(self, value: PartedValue, dropped: Labels, added: Labels) -> Parts:
-        """Returns the array after the region's elements were overwritten; pieces along another dimension are forgotten."""
+        """Returns the array after the region was overwritten; pieces along another dimension are lost."""
         if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
             value = Parts(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
         limits = tuple(sorted({*value.limits, self.start, self.limit} - {0}))
@@ -85,7 +88,7 @@ class ArrayRegion:
         )
 
     def holds(self, reader: HloInstruction) -> bool:
-        """Returns whether this slice of the array takes elements of the region only."""
+        """Returns whether this slice of the array takes only elements of the region."""
         if reader.opcode != "slice" or tuple(reader.operands[0].shape.dimensions) != self.shape:
             return False
         bounds = reader.proto.slice_dimensions
@@ -102,7 +105,7 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the rows of an array, whole ones, that hold these bytes; None if they are all of it."""
+    """Returns the whole rows of an array that contain these bytes; None if that is every row."""
     size = compute_byte_size(shape)
     dimensions = tuple(shape.dimensions)
     if not size or not dimensions:
@@ -118,7 +121,7 @@ def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
 
 
 def find_region(taken: HloInstruction) -> ArrayRegion | None:
-    """Returns the region of its operand that a slice takes; None where it is none."""
+    """Returns the region of its operand that a slice takes; None if it is not one region."""
     if taken.opcode != "slice":
         return None
     shape = tuple(taken.operands[0].shape.dimensions)
@@ -137,7 +140,7 @@ def union_of(value: PartedValue) -> Labels:
 
 
 def follow_parts(instruction: HloInstruction, operands: Sequence[PartedValue]) -> PartedValue | None:
-    """Returns the instruction's value in pieces, (1) to (3); None if there is only the union."""
+    """Returns the instruction's value in pieces; None if there is only the union."""
     shape = tuple(instruction.shape.dimensions)
     if instruction.opcode == "concatenate":
         return _concatenate(instruction, shape, operands)
@@ -204,9 +207,9 @@ def _slice(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) ->
 
 
 def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -> PartedValue | None:
-    """The same elements in another shape: pieces stay as long as they are whole rows of some dimension of it.
+    """Returns the same elements in another shape: pieces stay if they are whole rows of some dimension of it.
 
-    A reshape keeps the order of the elements by their indices, a bitcast that in memory.
+    A reshape keeps the order of the elements by index, a bitcast their order in memory.
     """
     if 0 in shape:
         return None
@@ -229,13 +232,13 @@ def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], parts: Par
 
 
 def _list_major_to_minor(instruction: HloInstruction, shape: tuple[int, ...]) -> list[int]:
-    """Dimensions as they lie in memory; of an array without a layout, XLA's default."""
+    """Lists dimensions in memory order; XLA's default for an array without a layout."""
     minor_to_major = list(instruction.shape.layout.minor_to_major)
     return minor_to_major[::-1] if len(minor_to_major) == len(shape) else list(range(len(shape)))
 
 
 def _pad(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts, padding: Labels) -> Parts | None:
-    """What is added before the first piece and behind the last one belongs to these."""
+    """Returns the padded pieces; padding belongs to the first and the last one."""
     added = instruction.proto.padding_config.dimensions[parts.dimension]
     if added.interior_padding or added.edge_padding_low < 0 or added.edge_padding_high < 0:
         return None
@@ -251,7 +254,7 @@ def _reverse(instruction: HloInstruction, parts: Parts) -> Parts:
 
 
 def _gather(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -> Parts | None:
-    """Every device's array, one behind the other along one dimension: all of them have the same pieces."""
+    """Returns every device's array, concatenated along one dimension: all of them have the same pieces."""
     dimension, size = instruction.proto.dimensions[0], parts.limits[-1]
     if dimension != parts.dimension:
         return parts.placed(shape, parts.dimension)
@@ -261,7 +264,7 @@ def _gather(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -
 
 
 def _combine(instruction: HloInstruction, parts: Parts, operands: Sequence[PartedValue]) -> PartedValue | None:
-    """An elementwise operation: pieces along the same dimension are joined piece by piece."""
+    """Returns the pieces of an elementwise operation: pieces along the same dimension are joined piece by piece."""
     found = parts
     for value, operand in zip(operands, instruction.operands, strict=True):
         dimensions = tuple(operand.shape.dimensions)
@@ -276,13 +279,10 @@ def _combine(instruction: HloInstruction, parts: Parts, operands: Sequence[Parte
     return found
 
 
-_PRODUCTS = frozenset({"__cublas$gemm", "__cublas$lt$matmul"})
-"""Their first result is the product; a matrix that is added, and what is done with each element, changes no dimension."""
-
-
 def find_product_dimension(product: HloInstruction, side: int, dimension: int) -> int | None:
-    """Maps a dimension of operand 0 or 1 to one of the result; None if it is contracted, or the product none that is
-    known."""
+    """Maps a dimension of operand 0 or 1 to one of the result; None if it is contracted, or the product is of an
+    unknown kind.
+    """
     numbers = _read_numbers(product)
     if side > 1 or numbers is None:
         return None
@@ -315,7 +315,7 @@ def _read_numbers(product: HloInstruction) -> tuple[_Sides, _Sides] | None:
             (list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions)),
             (list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)),
         )
-    if product.proto.custom_call_target not in _PRODUCTS:
+    if not is_call_with(product, CallTrait.MATRIX_PRODUCT):
         return None
     try:
         found = json.loads(product.proto.backend_config)["gemm_backend_config"]["dot_dimension_numbers"]

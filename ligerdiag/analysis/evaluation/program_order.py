@@ -1,29 +1,27 @@
-"""Dependence sets of the program as the author wrote it: program order, every value with storage of its own.
+"""Computes the dependence sets of the program as the author wrote it: program order, every value with its own storage.
 
-  (1) Order is that of the tags, which the worker gave out in program order; an instruction without a tag follows its
-      operands.
-  (2) Every instruction that computes makes new storage. `tuple`, `get-tuple-element` and the parameters of a `call` or of
-      a `conditional`'s branch are other names for existing storage, and so are those of a loop's parameters that its body
-      returns as they came: what a loop closes over, say. Its other parameters are storage of the loop.
-  (3) A kernel's hidden write changes the storage of its operand, for everyone who reads it later.
-  (4) The program as written says itself, by snapshots, which value is meant where autodiff reads one (see
-      `compile.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value before the
-      write is taken to read it as it was (see `ambiguities`).
-  (5) Loops run to a fixpoint; what a loop's predicate depends on, its results depend on. Of one that surely runs they do
-      not depend on what its state was before. One that runs once has no iterations: XLA puts its body in its place. Behind
-      a branch, and behind a loop that may not run, several ways meet (see `LabelSpace.meet`). A branch that is never taken
-      and a loop that never runs (see `hlo.fixed_values`) do nothing.
-  (6) In a program that MLIR has folded, what cannot be told is marked (see `ambiguities`).
-  (7) The edges of a shard_map are other names, too: what its body gets is the array outside, in pieces, and a kernel that
-      overwrites these overwrites the array.
-  (8) Each result of a collective of several operands is its own operand's.
-  (9) A slice of a concatenation depends on the pieces that it takes elements of, also where they were computed with
-      before (see `parts`): XLA takes these alone, and the schedule's evaluation follows them as far.
- (10) A program that was read from HLO may hold fusions: what is fused is computed one by one, and the results have storage
-      of their own.
- (11) An output that is declared to be an operand, and that the schedule does not have there (see `writes`), is a copy of
-      the operand, which the kernel overwrites.
-Not modelled: infeed, send and recv are taken for operations on their operands alone.
+- The order is that of the tags, which the compile worker numbers in program order; an instruction without a tag follows
+  its operands.
+- Every instruction that computes makes new storage. `tuple`, `get-tuple-element`, parameters of a `call` or of a
+  `conditional`'s branch, and loop parameters that the body returns unchanged (closed-over values, for example) are
+  other names for existing storage. A loop's other parameters are storage of the loop. The edges of a shard_map are
+  other names too: a kernel that overwrites the pieces inside overwrites the array outside.
+- A kernel's hidden write changes the storage of its operand for every later reader. An output with a declared alias
+  that the schedule breaks (see `writes`) is a copy of the operand, which the kernel overwrites.
+- The program as written shows by snapshots which version autodiff means where it reads a value (see `compile.intent`).
+  In a program that MLIR has folded, an operation that autodiff derived from the value before the write reads that
+  version; other unknowns get marks (see `ambiguities`).
+- A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the values it
+  replaced. Loops run to a fixpoint. A loop that runs once has no iterations: XLA inlines its body. After a branch, and
+  after a loop that may not run, alternatives meet (see `LabelSpace.meet`). A branch that is never taken and a loop that
+  never runs (see `hlo.fixed_values`) do nothing.
+- Each result of a collective of several operands depends on its own operand.
+- A slice of a concatenation depends on the pieces from which it takes elements, also after further operations (see
+  `parts`): XLA computes these alone, and the evaluation of the schedule follows them as far.
+- A program that was read from HLO may have fusions: fused instructions are evaluated one by one, and results have their
+  own storage.
+
+Not modelled: infeed, send and recv count as operations on their operands alone.
 """
 
 from collections.abc import Mapping
@@ -62,11 +60,11 @@ from ligerdiag.hlo.shape import ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 CARRIED: TagPath = (-1,)
-"""Stands for the tag path of an operand that is an element of a loop's state."""
+"""Tag path of an operand that is an element of a loop's state."""
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns what stands for one leaf of the result of a loop or conditional, where operations are marked."""
+    """Returns the tag path that marks use for one leaf of the result of a loop or conditional."""
     return (*path, -2 - number)
 
 
@@ -86,9 +84,10 @@ class TaggedSet:
     operands: frozenset[TagPath]
     """Nearest tagged operations upstream."""
     edges: tuple[tuple[TagPath, Labels], ...] = ()
-    """Of an operation of several operands: by operand, the one nearest tagged operation upstream and what the operand
-    depends on when it is read; CARRIED of a loop's state as the loop hands it in, () where there is none, or more than
-    one."""
+    """For an operation with several operands: for each operand, the one nearest tagged operation upstream, and the set
+    of the operand when it is read. CARRIED for a loop's state as the loop passes it in; () if there is no nearest
+    operation, or more than one.
+    """
 
 
 def _take(value: StoredValue, number: int) -> StoredValue:
@@ -107,13 +106,13 @@ class Intended:
     """The intended program's dependence sets."""
 
     outputs: tuple[Labels, ...]
-    """Per leaf of the entry root, in order."""
+    """Set of each leaf of the entry root, in order."""
     tagged: Mapping[TagPath, TaggedSet]
     """Every operation that computes and has a tag."""
     operands: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Hidden write to what its kernel's operands hold when it is called, each in all iterations together."""
+    """Hidden write to the sets of its kernel's operands at the call, united over all iterations."""
     reads_before: bool = False
-    """Some derivative is taken to read a value from before a write, by (4)."""
+    """Some derivative reads a value from before a write."""
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     """Of loops and conditionals."""
 
@@ -135,11 +134,10 @@ def compute_intended(
 ) -> Intended:
     """Evaluates the unoptimized module in program order.
 
-    marked: marks that results of tagged operations get. folded: the module is not the program as written, (6).
-    derived: marks that what a derivative reads from before a write gets, by (4). records: `tagged` is wanted; without
-    it, the evaluation is about its outputs. undecided: marks that end where something is decided (see `labels.decides`), and
-    where they are on one of two things of which one is chosen. rows: HiddenWrite index to the rows that it overwrites; all
-    where it is missing. direct: see `labels.transfer_call`.
+    marked: marks for results of tagged operations. folded: MLIR has folded the module. derived: marks for values that a
+    derivative reads from before a write. records: return `tagged`; without it, only the outputs count. undecided: marks
+    that end at a decision (see `labels.decides`), and where they are on one of two alternatives. rows: HiddenWrite
+    index to the rows that it overwrites; missing means all. direct: see `labels.transfer_call`.
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -175,7 +173,7 @@ class _Evaluation:
     marked: Mapping[TagPath, Labels]
     folded: bool
     to_constants: frozenset[int]
-    """Indices of the hidden writes that overwrite what is computed from constants alone."""
+    """Indices of the hidden writes that overwrite a value computed from constants alone."""
     derived: Labels = 0
     records: bool = True
     undecided: Labels = 0
@@ -186,9 +184,9 @@ class _Evaluation:
     confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
-    """Storage index to the nearest tagged operations that it comes from."""
+    """Storage index to its nearest tagged operations upstream."""
     _pieces: dict[int, Parts] = field(default_factory=dict[int, Parts])
-    """Storage index to the sets of a concatenation's pieces, (9)."""
+    """Storage index to the sets of a concatenation's pieces."""
     _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
         default_factory=dict[tuple[TagPath, int], tuple[HiddenWrite, ...]]
     )
@@ -196,19 +194,19 @@ class _Evaluation:
     """Overwritten storage: (HiddenWrite index, its set just before)."""
     doubts: Folded = field(init=False)
     _carried: set[int] = field(default_factory=set[int])
-    """Storage of the states of the loops around."""
+    """Storage of the states of the enclosing loops."""
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far."""
     _overwriting: frozenset[TagPath] = field(init=False)
-    """Tag paths of the calls that hidden writes are of."""
+    """Tag paths of the calls with hidden writes."""
     _carrying: frozenset[int] = field(init=False)
-    """Ids of the carriers, by whatever path of calls."""
+    """Ids of the carriers, by any call path."""
     _given: dict[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """See `Intended.operands`."""
     _call_edges: tuple[tuple[TagPath, Labels], ...] = ()
-    """See `TaggedSet.edges`: those of the call at hand, which has overwritten its operands since."""
+    """`TaggedSet.edges` of the current call, which has overwritten its operands since."""
     _declared: list[tuple[ShapeIndex, StoredValue]] = field(default_factory=list[tuple[ShapeIndex, StoredValue]])
-    """Outputs of the call at hand, with the storage that they stand for."""
+    """Outputs of the current call, with the storage that they alias."""
 
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
@@ -229,7 +227,7 @@ class _Evaluation:
         return Intended(outputs, self.tagged, self._given, self.reads_before, self.confluences)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
-        """Makes new storage of this shape, every leaf with the same set."""
+        """Makes new storage of this shape, with the same set for every leaf."""
         if is_tuple(shape):
             return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
         self._storage.append(labels)
@@ -249,7 +247,7 @@ class _Evaluation:
             if opcode == "parameter":
                 values[instruction.id] = arguments[instruction.proto.parameter_number]
             elif is_shard_edge(instruction):
-                values[instruction.id] = tuple(operands) if is_tuple(instruction.shape) else operands[0]  # (7)
+                values[instruction.id] = tuple(operands) if is_tuple(instruction.shape) else operands[0]
             elif opcode in _STRUCTURE:
                 values[instruction.id] = self._follow(instruction, operands, prefix, level)
             else:
@@ -266,7 +264,7 @@ class _Evaluation:
                 whole = operands[0]
                 assert isinstance(whole, tuple)
                 return whole[instruction.proto.tuple_index]
-            case "fusion":  # (10)
+            case "fusion":
                 callee = self.module.computations[instruction.called_computations[0]]
                 return self._copy(self.run(callee, operands, prefix, level))
             case "call":
@@ -322,7 +320,7 @@ class _Evaluation:
             self._storage.append(labels)
             if isinstance(pieces, Parts):
                 self._pieces[value] = pieces.add(started)
-        elif opcode in _OPERANDWISE and takes_operands_apart(instruction):  # (8)
+        elif opcode in _OPERANDWISE and takes_operands_apart(instruction):
             sets = self._read_as_it_was(instruction, operands)
             shapes = instruction.shape.tuple_shapes
             value = tuple([self.allocate(shape, one | started) for shape, one in zip(shapes, sets, strict=True)])
@@ -330,7 +328,7 @@ class _Evaluation:
                 self._keep_pieces(operands, value, started)
         else:
             value = self.allocate(instruction.shape, labels)
-            while self._declared:  # (11)
+            while self._declared:
                 value = _replace(value, *self._declared.pop())
         if self.folded:
             self.doubts.follow(instruction, operands, value)
@@ -348,7 +346,7 @@ class _Evaluation:
         return 0
 
     def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PartedValue:
-        """Returns the set of a concatenation, or of what is made of one, in pieces where these are known, (9)."""
+        """Returns the set of a concatenation, or of a value made from one, in pieces where known."""
         known = [self._pieces.get(value, self._storage[value]) for value in operands if isinstance(value, int)]
         found = follow_parts(instruction, known)
         return unite(map(union_of, known)) if found is None else found
@@ -360,7 +358,7 @@ class _Evaluation:
                 self._pieces[result] = self._pieces[operand].add(started)
 
     def _call_kernel(self, call: HloInstruction, operands: list[StoredValue], path: TagPath, doubts: Labels) -> Labels:
-        """Calls a kernel: hidden writes change storage, (3). Returns the set of the call's results."""
+        """Calls a kernel: hidden writes change storage. Returns the set of the call's results."""
         own = self._by_call.get((path, call.id), ())
         certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
         sets = [(one | doubts) & certain for one in self._read_as_it_was(call, operands)]
@@ -391,7 +389,7 @@ class _Evaluation:
         return transfer.results
 
     def _describe_edges(self, operands: list[StoredValue]) -> tuple[tuple[TagPath, Labels], ...]:
-        """Returns `TaggedSet.edges`. An operand does not come from the kernel calls that have overwritten it."""
+        """Returns `TaggedSet.edges`. An operand does not come from kernel calls that have overwritten it."""
         found: list[tuple[TagPath, Labels]] = []
         for operand in operands:
             if operand in self._carried:
@@ -425,7 +423,7 @@ class _Evaluation:
             known[index] = upstream
 
     def _read_as_it_was(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
-        """Returns the operands' sets; by (4), of a derivative, those from before the writes that it was derived before."""
+        """Returns the operands' sets; for a derivative of a folded program, those from before the writes."""
         sets = [self._union(value) for value in operands]
         if self.folded and self._before and is_derivative(reader):
             location = find_file_location(self.module, reader)
@@ -438,7 +436,7 @@ class _Evaluation:
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
-        """Returns the sets of the leaves that a computation returns, with the marks for what cannot be told about them."""
+        """Returns the sets of the leaves that a computation returns, with the marks of their ambiguities."""
         return [self._storage[index] | self.doubts.find_of_storage(reader, index) for index in list_leaves(value)]
 
     def _add(self, value: StoredValue, labels: Labels) -> StoredValue:
@@ -467,7 +465,7 @@ class _Evaluation:
         return copied
 
     def _copy_but(self, state: StoredValue, kept: frozenset[int]) -> StoredValue:
-        """Copies a loop's state, but for the elements with these numbers, (2)."""
+        """Copies a loop's state, except for the elements with these numbers."""
         if not isinstance(state, tuple):
             return self._copy(state)
         return tuple([child if number in kept else self._copy(child) for number, child in enumerate(state)])
@@ -519,13 +517,13 @@ class _Evaluation:
             head = following
 
     def _add_upstream(self, decider: StoredValue, decided: list[int]) -> None:
-        """Adds the operations that a loop's predicate comes from to those that its state comes from."""
+        """Adds the operations upstream of a loop's predicate to those of its state."""
         above = _NOTHING.union(*[self._upstream.get(index, _NOTHING) for index in list_leaves(decider)])
         for index in decided if above else ():
             self._upstream[index] = self._upstream.get(index, _NOTHING) | above
 
     def _run_once(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
-        """A loop that runs once, (5): its state is storage of the loop all the same, (2)."""
+        """Runs the body of a loop once: its state is storage of the loop all the same."""
         body = self.module.computations[instruction.called_computations[0]]
         state = self._copy_but(initial, body.kept_elements)
         result = self.run(body, [state], prefix, level)
@@ -538,7 +536,7 @@ class _Evaluation:
     def _meet(
         self, instruction: HloInstruction, prefix: TagPath, ways: list[tuple[Labels, ...]], *, records: bool = True
     ) -> list[Labels]:
-        """Keeps what meets in a loop or conditional; returns the marks that each leaf of its result gets."""
+        """Records the values that meet in a loop or conditional; returns the marks of each leaf of its result."""
         path = (*prefix, *self.module.find_tag_path(instruction))
         if self.records and records and path:
             self.confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways))

@@ -1,18 +1,18 @@
-"""Dependence sets of the program as the GPU will run it: schedule order, on XLA's buffer assignment.
+"""Computes the dependence sets of the program as the GPU will run it: schedule order, on XLA's buffer assignment.
 
-(1) Computations run in the order of their sequence; the called ones of `while`, `call` and `conditional` where the caller
-    stands. A fusion reads its operands at once and is evaluated inside, so that several outputs are told apart.
-(2) Only instructions that define a buffer change memory: tuples, bitcasts and loop parameters are places, not copies.
-(3) An async operation is executed at its start. What a kernel may overwrite while it reads is marked where it is done, and
-    nowhere else: what it sees is up to the hardware (see `races`).
-(4) All devices run the same module in step, so a collective's result has the set of its operand.
-(5) Loops run to a fixpoint, or once, as in the intended program; see `labels` for what crosses an iteration. A branch that
-    is never taken and a loop that never runs (see `hlo.fixed_values`) do nothing.
-(6) A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
-    parameter's memory.
-(7) A slice that is read again after a kernel has overwritten it holds nothing of what it held before: it stands for the
-    overwritten value, and not for the operation that made it. Where each iteration of a loop overwrites another slice, it
-    holds nothing either of what earlier iterations wrote.
+- Computations run in the order of their sequence; computations called by `while`, `call` and `conditional` run at the
+  caller. A fusion reads its operands at once and is evaluated inside, so that several outputs have separate sets.
+- Only instructions that define a buffer change memory: tuples, bitcasts and loop parameters are names of places, not
+  copies.
+- An async operation runs at its start. If a kernel may overwrite bytes while it reads them, its done gets a mark: the
+  hardware decides which version it reads (see `races`).
+- All devices run the same module in step, so a collective's result has the set of its operand.
+- Loops run to a fixpoint, or once, as in the intended program; `labels` says what crosses an iteration. A branch that
+  is never taken and a loop that never runs (see `hlo.fixed_values`) do nothing.
+- A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
+  parameter's memory.
+- After the kernel, re-reading the slice it wrote yields the new value; ORIG does not start there again. Where each
+  iteration of a loop overwrites another slice, such a read does not see earlier iterations' writes either.
 """
 
 from collections import Counter, defaultdict
@@ -56,7 +56,7 @@ class ScheduleEvaluation:
 
     module: HloModule
     fusions: FusionSummaries
-    """Of the module, from one evaluation to the next."""
+    """Summaries of the module's fusions, shared by all evaluations."""
     space: LabelSpace
     carriers: Carriers
     effects_of: EffectsOf
@@ -66,17 +66,17 @@ class ScheduleEvaluation:
     wanted: frozenset[TagPath]
     """Tag paths whose sightings to keep."""
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Instruction id, scheduled or fused, to marks that its results get."""
+    """Instruction id, scheduled or fused, to marks for its results."""
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id to the ORIG labels that start there (see `carriers`)."""
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """Id of a call to the ORIG labels that its operands cannot have, operand by operand."""
     sights: bool = True
-    """Sightings are wanted; without them, an evaluation is about its outputs."""
+    """Record sightings; without them, only the outputs count."""
     direct: bool = False
     """See `labels.transfer_call`."""
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of an async start that races with a kernel to the marks that its results get."""
+    """Id of an async start that races with a kernel to marks for its results."""
     unordered: UnorderedReads = field(default_factory=dict[int, tuple[UnorderedRead, ...]])
     """Reads that nothing orders with a hidden write."""
     memory: LabelMemory = field(init=False)
@@ -91,14 +91,16 @@ class ScheduleEvaluation:
     """Ids of the instructions where labels or marks start."""
     _quiet: QuietOnes = field(init=False)
     _apart: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
-    """A write and a slice of the memory to whether each iteration overwrites another part of it, and nothing else does."""
+    """A write and a slice of memory to whether each iteration overwrites another part of it, and nothing else does."""
+    _taking_apart: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
+    """Slice number to the writes that overwrite another part of it in each iteration, and whose part has tags."""
     _lucky: Labels = field(init=False)
     """All marks of lucky reads."""
     _parting: frozenset[int] = field(init=False)
-    """Ids of the readers that are lucky about some elements of what they read."""
+    """Ids of the readers that are lucky about some of the elements that they read."""
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
-    """Computation id to the call path by which it was run last."""
+    """Computation id to the call path of its last run."""
 
     def __post_init__(self) -> None:
         self._sightings = defaultdict(dict)
@@ -113,9 +115,11 @@ class ScheduleEvaluation:
         self._parting = frozenset(one.lucky.reader for one in unordered if one.region is not None)
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
+            for number in write.slices if write.apart and write.taken else ():
+                self._taking_apart.setdefault(number, []).append(write)
 
     def _list_raced_dones(self) -> list[int]:
-        """Lists the ids of what finishes a start that races, and gets its marks, whatever it reads."""
+        """Lists the ids of instructions that finish a racing start, and get its marks whatever they read."""
         finishing = [one for one in self.module.instructions if one.opcode in _FINISHES] if self.raced else []
         return [one.id for one in finishing if find_start(self.module, one).id in self.raced]
 
@@ -176,7 +180,7 @@ class ScheduleEvaluation:
                     self._compute(instruction, frames)
 
     def _pass_over(self, instruction: HloInstruction) -> None:
-        """Clears what a quiet instruction defines, and keeps the operations that are looked out for."""
+        """Clears the slices that a quiet instruction defines, and records wanted operations."""
         for number in self.places.list_defined(instruction):
             self.memory.put(number, 0)
         sought = self._quiet.list_sought(instruction)
@@ -217,7 +221,7 @@ class ScheduleEvaluation:
         self.sight(instruction, instruction, labels, reads)
 
     def _parted(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PartedValue]:
-        """Returns the operands' sets, in pieces where these are known."""
+        """Returns the operands' sets, in pieces where known."""
         values: list[PartedValue] = [0] * len(instruction.operands)
         for number, place, labels in reads:
             parts = self.memory.find_parts(place, instruction, number)
@@ -245,9 +249,9 @@ class ScheduleEvaluation:
     def conclude(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the set of a fused instruction, with all that starts there; keeps a tagged operation."""
+        """Returns the set of a fused instruction, with the labels that start there; records a tagged operation."""
         is_itself = True
-        if labels and instruction.opcode == "dynamic-slice" and self.memory.raw:
+        if labels and instruction.opcode == "dynamic-slice" and self._taking_apart:
             labels = self._forget_other_iterations(instruction, scheduled, labels, reads)
         if self.carried:
             started = self._find_starting(instruction, scheduled, reads)
@@ -258,7 +262,9 @@ class ScheduleEvaluation:
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
 
     def _find_starting(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the ORIG labels that start at an instruction: none of a write that has overwritten all it takes, (7)."""
+        """Returns the ORIG labels that start at an instruction; none of a write that has overwritten everything it
+        reads.
+        """
         labels = self.carried.get(instruction.id, 0)
         if not labels or instruction.opcode not in _SLICES or not self.memory.raw:
             return labels
@@ -272,7 +278,7 @@ class ScheduleEvaluation:
     def sight(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Keeps the set of a tagged operation."""
+        """Records the set of a tagged operation."""
         path = self.module.tags.get(instruction.id) if self.sights else None
         if path and (labels or path in self.wanted):
             self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, reads)
@@ -290,17 +296,17 @@ class ScheduleEvaluation:
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
 
     def _takes_slice_apart(self, reads: tuple[Read, ...]) -> bool:
-        raw = self.memory.raw
-        return bool(raw) and any(write.apart and write.taken for _, place, _ in reads for write in raw.get(place, ()))
+        """Returns whether it may read one of a loop's slices, before or after the kernel overwrites that one."""
+        return bool(self._taking_apart) and any(place in self._taking_apart for _, place, _ in reads)
 
     def _forget_other_iterations(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the set of a dynamic-slice without what kernels wrote in earlier iterations, (7)."""
+        """Returns the set of a dynamic-slice without kernels' writes from earlier iterations."""
         place = find_read_place(self.module, instruction, scheduled, reads)
         path = self.module.tags.get(instruction.id)
-        for write in self.memory.raw.get(place, ()) if path and place is not None else ():
-            if not write.apart or write.taken != path or place not in write.slices:
+        for write in self._taking_apart.get(place, ()) if path and place is not None else ():
+            if write.taken != path:
                 continue
             key = (write, place)
             if key not in self._apart:
@@ -328,7 +334,7 @@ class ScheduleEvaluation:
             self.memory.put(number, united[combination] | marks)
 
     def _place_leaves(self, fusion: HloInstruction, leaves: list[PartedValue]) -> Iterable[tuple[int, PartedValue]]:
-        """Returns the slices that the fusion defines, each with the set of the leaf that stands there."""
+        """Returns the slices that the fusion defines, each with the set of its leaf."""
         definitions, places = self.places.buffers.definitions.get(fusion.id), self.places.locate(fusion)
         if not definitions:
             return zip(places, leaves, strict=True)
@@ -358,7 +364,7 @@ class ScheduleEvaluation:
                 self.memory.put(number, product.add(started))
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Runs a custom call, (6): hidden writes change memory. Returns the set of its results."""
+        """Runs a custom call: hidden writes change memory. Returns the set of its results."""
         own = self.writes.get(call.id, ())
         unrelated = self.unrelated.get(call.id, ())
         if len(unrelated) != len(operands):
@@ -380,7 +386,7 @@ class ScheduleEvaluation:
         return transfer.results | unite(operands[number] & self._lucky for number in aliased)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps each output that is declared to be an operand, and is not, to the ORIG label of the write that it misses."""
+        """Maps each output whose declared alias is broken to the ORIG label of the write that it misses."""
         own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
         return {write.output: self.space.original(write.index) for write in own if write.output is not None}
 
@@ -393,7 +399,7 @@ class ScheduleEvaluation:
             self.memory.put(number, labels)
 
     def _find_standing(self, value: HloInstruction) -> Labels:
-        """Returns the union of what stands in the value's slices."""
+        """Returns the union of the sets of the value's slices."""
         return unite(self.memory.sets.get(number, 0) for number in self.places.locate(value))
 
     def _finish_async(self, instruction: HloInstruction) -> None:

@@ -1,20 +1,24 @@
-"""The reads that nothing orders with a hidden write: the one definition of luck.
+"""Finds the reads that nothing orders with a hidden write: the one definition of luck.
 
-A scheduled instruction R reads a value that a hidden write W overwrites, `hlo.shared_storage` says which values these are.
-The two are ordered
-  (1) if a path of operands and control edges leads from the one to the other, or from what runs the one to what runs the
-      other, in one computation. What runs asynchronously has read, and written, when its done is there;
-  (2) if they stand in the body and the condition of one loop, or in two branches of which only one runs;
-  (3) across iterations of a loop: these follow each other.
-Else XLA may run them either way round, and what is computed of R's value changes with it: it is *lucky*, whichever of the
-two versions it is meant to see. That R comes first, or last, in this schedule is no order; neither is that nobody expects it
-to change: XLA merges a computation of the author's with another one that gives the same, and the kernel then overwrites
-both. Not lucky is a read
-  (4) of other elements than those that the kernel surely overwrites alone, where these are known; of a read that takes
-      both, what is computed of these elements is lucky, as far as `parts` tells them apart;
-  (5) that only names a value, or hands it to what runs inside, and of an operand that a kernel does not touch.
-A kernel that overwrites what another one overwrites counts as a reader, even if it never looks: which of the two comes last
-decides what is left.
+A scheduled instruction R reads a value that a hidden write W overwrites; `hlo.shared_storage` says which values these
+are. The two are ordered
+
+- if a path of operands and control edges leads from one to the other, or between the instructions that run them, in one
+  computation. An asynchronous operation has read and written when its done has run;
+- if they are in the body and the condition of one loop, or in two branches of which only one runs;
+- across iterations of a loop: these follow each other.
+
+Otherwise XLA may run them in either order, and every value computed from R's changes with it: R is *lucky*, whichever
+version it is meant to see. Coming first, or last, in this schedule is no order. Nor does it matter that nobody expects
+a change: XLA merges an author's computation with another one of equal value, and the kernel then overwrites both. These
+reads are not lucky:
+
+- a read of elements other than those that the kernel certainly overwrites, where these are known; if a read takes both,
+  values computed from the overwritten ones are lucky, as far as `parts` can tell them apart;
+- a read that only names a value or passes it to a computation, and a read of an operand that a kernel does not touch.
+
+A kernel that overwrites a value that another one overwrites counts as a reader, even if it never loads it: the later of
+the two decides the final value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +39,7 @@ _RUNS = having(Trait.RUNS_SCHEDULED)
 _READS_NOTHING = having(Trait.LAUNCHES_NOTHING, Trait.DONE, Trait.UPDATE)
 _PARTS = having(Trait.FORWARDS, Trait.TAKES_ELEMENT) | {"slice", "dynamic-slice"}
 _MOST_STEPS = 20
-"""Times that the instructions of a module may be walked over, on average, as there are several ways to them."""
+"""Average number of times that a module's instructions may be visited, since there are several paths to them."""
 
 
 def find_unordered_reads(
@@ -82,7 +86,7 @@ class _Search:
         return {reader: tuple(some) for reader, some in found.items()}
 
     def _walk(self, computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
-        """Yields the way to each scheduled instruction that reads some slice that a kernel overwrites."""
+        """Yields the path to each scheduled instruction that reads a slice that a kernel overwrites."""
         sequence = computation.sequence or computation.instructions
         self._left -= len(sequence)
         if self._left < 0:
@@ -165,7 +169,9 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether all that the reader takes of the array in this slice is apart from what the kernel gets, (4)."""
+    """Returns whether everything that the reader takes of the array in this slice is outside of the part that the
+    kernel gets.
+    """
     instruction = reader[-1].instruction
     if write.region is None or number not in write.slices:
         return False

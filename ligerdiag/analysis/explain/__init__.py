@@ -1,1 +1,1 @@
-"""Describes a judged schedule for people: views, neighbourhoods, drift. Off the verdict's path."""
+"""Describes a judged schedule for people: views, neighbourhoods, drift. It decides no verdict."""

@@ -1,10 +1,9 @@
-"""Drift: the changes around the hidden writes from one compile to another.
+"""Finds the changes around the hidden writes from one compile to another.
 
-(1) A write is the one of the same kernel, operand and number.
-(2) Readers are paired from strict to loose (`_KEYS`), in the order of the schedule, and at each step those first that read
-    on the same side and from the same bytes. What is left over was gained or lost.
-(3) Which fusion holds a reader decides nothing, and neither does an output that only one side has: such a change is
-    `minor`. On which line a reader stands is no change at all.
+A write corresponds to the one of the same kernel, operand and number. Readers are paired from strict to loose criteria
+(`_KEYS`), in the order of the schedule, and at each step first those that read on the same side and from the same
+bytes. Unpaired readers were gained or lost. The fusion that contains a reader decides nothing, and neither does an
+output that only one side has: such a change is `minor`. A reader's line is no change at all.
 """
 
 from collections import Counter, defaultdict
@@ -32,13 +31,13 @@ class ChangeKind(StrEnum):
     GAINED = "gained"
     LOST = "lost"
     COPIED = "copied"
-    """The kernel gets a copy, or no longer gets one, or another."""
+    """The kernel gets a copy, no longer gets one, or gets another one."""
     SHARED = "shared"
-    """Other values of the neighbourhood stand in the overwritten bytes."""
+    """Other values of the neighbourhood use the overwritten bytes."""
     SIZE = "size"
     """The kernel overwrites more or less."""
     FUSION = "fusion"
-    """A reader stands in another fusion, or in none."""
+    """A reader is in another fusion, or in none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderPair:
-    """One reader on both sides; None where it is not."""
+    """One reader on both sides; None on a side without it."""
 
     before: Reader | None
     after: Reader | None
@@ -68,17 +67,17 @@ class ReaderPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodPair:
-    """One hidden write on both sides; None where it is not."""
+    """One hidden write on both sides; None on a side without it."""
 
     before: Neighbourhood | None
     after: Neighbourhood | None
     readers: tuple[ReaderPair, ...]
-    """In the order of the first side's schedule; those that the second alone has come last, in its order."""
+    """In the order of the first side's schedule; the second side's other readers come last, in its order."""
     changes: tuple[Drift, ...]
 
     @property
     def title(self) -> str:
-        """As `Neighbourhood.title`."""
+        """See `Neighbourhood.title`."""
         return next(one.title for one in (self.before, self.after) if one is not None)
 
 
@@ -89,7 +88,9 @@ _KEYS: tuple[Callable[[Reader], Hashable], ...] = (
     lambda reader: (reader.primitive, reader.source.function if reader.source else ""),
     lambda reader: reader.primitive,
 )
-"""What two readers have in common, from strict to loose; never an instruction's name or id, which no two compiles share."""
+"""Criteria for a pair of readers, from strict to loose; never an instruction's name or id, which differ between
+compiles.
+"""
 
 
 def compare_schedules(
@@ -103,7 +104,7 @@ def compare_schedules(
 
 
 def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[ReaderPair, ...]:
-    """Pairs readers by (2)."""
+    """Pairs readers from strict to loose criteria."""
     left, right = dict(enumerate(before)), dict(enumerate(after))
     partner: dict[int, int] = {}
     for key in _KEYS:
@@ -124,7 +125,7 @@ def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[Rea
 
 
 def describe_reader(reader: Reader) -> str:
-    """`` `dot_general` (chunks.py:56) ``."""
+    """Returns text such as `` `dot_general` (chunks.py:56) ``."""
     place = f" ({_name_line(reader.source)})" if reader.source is not None else ""
     return f"`{reader.primitive}`{place}"
 

@@ -1,6 +1,6 @@
-"""The neighbourhood of every hidden write: its readers, and what else stands in the overwritten bytes.
+"""Describes the neighbourhood of every hidden write: its readers, and other values in the overwritten bytes.
 
-Only values that touch the overwritten one count: what it is computed from, what its readers and the kernel return, and the
+Only values that touch the overwritten one count: its sources, the results of its readers and of the kernel, and the
 program's arguments, constants and outputs. Other values that XLA keeps in the same bytes before and after do not.
 """
 
@@ -97,7 +97,7 @@ class _Survey:
     def _find_sharing(
         self, write: ActualWrite, definition: Definition, readers: Iterable[HloInstruction]
     ) -> tuple[str, ...]:
-        """Returns one phrase for each kind of value that stands in the overwritten bytes, too; sorted."""
+        """Returns one phrase for each kind of value that uses the overwritten bytes too; sorted."""
         buffers, positions, root = self.context.buffers, self.context.positions, self.context.optimized.entry.root
         maker = self.readers.scheduled.get(definition[0])
         placed = [number for number in write.slices if number >= 0]

@@ -1,7 +1,7 @@
-"""Outputs in words, for a reader who has never seen HLO: its sources, what is wrong with it, why it is unknown.
+"""Describes outputs for a reader who has never seen HLO: their sources, what is wrong with them, why they are unknown.
 
-A sentence says what the analysis knows: from where a value is read, before or after the kernel, and what forces that. The
-analysis does not know what the kernel computes, or what the numbers then are.
+A sentence says what the analysis knows: where a value is read from, before or after the kernel, and what forces that.
+The analysis does not know what the kernel computes, or the resulting numbers.
 """
 
 from collections import defaultdict
@@ -36,7 +36,7 @@ def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each ambiguity: what cannot be told, and the outputs that it makes unknown."""
+    """Returns one line for each ambiguity: the open question, and the outputs that it makes unknown."""
     outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
     for name, ambiguities in verdicts.ambiguities.items():
         for ambiguity in sorted(ambiguities, key=lambda d: (d.write, d.reason.value, d.instruction)):
@@ -184,7 +184,7 @@ class OutputSentences:
         )
 
     def describe_other_cause(self, name: str, number: int) -> str:
-        """Returns the sentence of an output that JAX or XLA makes wrong, and no hidden write; empty where that is not so."""
+        """Returns the sentence of an output that JAX or XLA, and no hidden write, makes wrong; empty for any other."""
         output = self.context.verdicts.outputs[name]
         if any(cause.verdict is output.verdict for cause in output.causes):
             return ""
@@ -294,11 +294,11 @@ class OutputSentences:
         return next((one for one in same if self.flow.find_step(one.reader.id) == access.step), None)
 
     def _find_access(self, name: str, kind: ReadKind) -> BufferAccess | None:
-        """Returns a wrong read of what the compiler made, which no finding names."""
+        """Returns a wrong read by an instruction of the compiler that no finding names."""
         return next((one for one in self.accesses if one.read is kind and name in one.outputs), None)
 
     def _count_steps(self, reader: int, write: int, *, is_after: bool) -> str:
-        """` 3 steps` between the reader and the kernel; "" where these are not in one sequence."""
+        """Returns ` 3 steps` between the reader and the kernel; empty if these are not in one sequence."""
         times, step = self.flow.readers.times, self.flow.find_step(reader)
         for one in self.context.followed.performed:
             same = self.flow.homes.get(step) is self.flow.homes.get(one.kernel)

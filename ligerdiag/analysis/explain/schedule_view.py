@@ -1,4 +1,4 @@
-"""The ScheduleView of one analysed module: its buffers in time, and how each output comes about."""
+"""Builds the ScheduleView of one analysed module: its buffers over time, and how each output is computed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.text import count_of, join_words
 
 MOST_ON_PATH = 100
-"""Steps of one way that are shown."""
+"""Steps of one path that are shown."""
 _NAMED = 20
 """Outputs that one note names."""
 
@@ -36,11 +36,11 @@ class OutputViews:
     context: Context
     accesses: tuple[BufferAccess, ...]
     long: list[str] = field(default_factory=list[str])
-    """Outputs whose way is cut at its beginning."""
+    """Outputs whose path is cut at its beginning."""
     lost: list[str] = field(default_factory=list[str])
-    """Outputs whose way was not found."""
+    """Outputs whose path was not found."""
     unexplained: list[str] = field(default_factory=list[str])
-    """Outputs that miss what a kernel wrote, without a known reader."""
+    """Outputs that miss a kernel's write, without a known reader."""
     elsewhere: list[str] = field(default_factory=list[str])
     """Outputs that JAX or XLA makes wrong, and no kernel."""
     _kernels: Mapping[int, int] = field(init=False)
@@ -111,7 +111,7 @@ class OutputViews:
         return steps[-MOST_ON_PATH:]
 
     def _find_way(self, starts: frozenset[Definition | int], ends: tuple[Definition, ...]) -> tuple[Definition, ...]:
-        """Returns a shortest way from one of `starts`, nodes or ids of steps, to one of `ends`; () if there is none."""
+        """Returns a shortest path from one of `starts`, nodes or ids of steps, to one of `ends`; () if there is none."""
         before = self._ways.get(starts)
         if before is None:
             nodes = [n for one in starts for n in (self.flow.list_nodes(one) if isinstance(one, int) else (one,))]
@@ -119,7 +119,7 @@ class OutputViews:
         return min([follow_back(before, end) for end in ends if end in before], key=len, default=())
 
     def _list_starts(self, name: str, verdict: Verdict) -> Iterator[frozenset[Definition | int]]:
-        """Yields the possible starts of the way, the most telling first: nodes, or ids of steps."""
+        """Yields the possible starts of the path, the most relevant first: nodes, or ids of steps."""
         context, verdicts = self.context, self.context.verdicts
         findings = {
             Verdict.STALE: verdicts.stale,
@@ -139,7 +139,7 @@ class OutputViews:
             yield others
 
     def _list_suspects(self, name: str) -> frozenset[Definition | int]:
-        """Returns the steps that may miss what a kernel wrote, for an output that no finding names."""
+        """Returns the steps that may miss a kernel's write, for an output that no finding names."""
         verdicts = (Verdict.STALE, Verdict.UNKNOWN)
         wrong = {cause.write for cause in self.context.verdicts.outputs[name].causes if cause.verdict in verdicts}
         doubtful = (ReadKind.UNKNOWN, ReadKind.STALE)
@@ -153,7 +153,7 @@ class OutputViews:
 
 
 def name_outputs(names: list[str]) -> str:
-    """`a`, `b` and `c`; of many, the first ones and a count."""
+    """Returns `a`, `b` and `c`; for many, the first ones and a count."""
     shown = [f"`{name}`" for name in names[:_NAMED]]
     left = len(names) - len(shown)
     return join_words([*shown, count_of(left, "more output")] if left else shown)
@@ -220,13 +220,13 @@ def _describe_buffer(
 
 
 def _keep_shown(output: OutputView, chosen: frozenset[int]) -> OutputView:
-    """Removes what leads through instructions that are not shown."""
+    """Removes paths that lead through instructions that are not shown."""
     missing = tuple([edge for edge in output.missing if {edge.kernel, edge.reader} <= chosen])
     return replace(output, path=output.path if chosen.issuperset(output.path) else (), missing=missing)
 
 
 def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]) -> Iterator[int]:
-    """Yields the ids of the steps, the most telling first: wrong readers, the ways of wrong outputs, then the rest."""
+    """Yields the ids of the steps, the most relevant first: wrong readers, the paths of wrong outputs, then the rest."""
     by_buffer = sorted(accesses, key=lambda one: one.buffer)
     usual = (ReadKind.FRESH, ReadKind.ORIGINAL)
     for output in outputs:
@@ -240,7 +240,7 @@ def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView])
 def _list_cuts(
     chosen: frozenset[int], accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]
 ) -> Iterator[str]:
-    """Yields one line for each kind of thing that the limit leaves out."""
+    """Yields one line for each kind of thing that the limits omit."""
     why = f"the view holds {MOST_STEPS} instructions"
     if not chosen.issuperset(one.step for one in accesses):
         yield f"not all readers are shown: {why}"

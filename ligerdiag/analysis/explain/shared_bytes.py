@@ -1,4 +1,4 @@
-"""Words for values that share bytes while they are alive: names, places, and what reads them."""
+"""Describes values that share bytes while they are alive: names, places, and readers."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from ligerdiag.text import describe_names
 
 
 def name_position(position: Position) -> str:
-    """Returns `%fusion.3{0}`; without an index where the value is all of the result."""
+    """Returns `%fusion.3{0}`; without an index if the value is the whole result."""
     instruction, index = position
     return f"%{instruction.name}{render_index(index) if index else ''}"
 

@@ -1,10 +1,10 @@
-"""Parts of a ScheduleView: the accesses to each mutated buffer, and the steps of the schedule around the kernels.
+"""Collects parts of a ScheduleView: the accesses to each mutated buffer, and the steps of the schedule around the
+kernels.
 
-(1) Accesses touch the bytes that kernels overwrite; `verdict.reads` judges the reads. Of many readers those that are blamed
-    are kept, then those that run nearest to the kernel.
-(2) Steps are the scheduled instructions that are shown, up to a limit: what accesses an overwritten buffer or lies on the
-    way to an output, what these are computed from directly, and what runs nearest to the kernels; with each of them the
-    loops around it.
+Accesses touch the bytes that kernels overwrite; `verdict.reads` judges the reads. Of many readers, the blamed ones are
+kept, then those that run nearest to the kernel. Steps are the scheduled instructions that are shown, up to a limit:
+those that access an overwritten buffer or are on the path to an output, their direct sources, and those that run
+nearest to the kernels; each with its enclosing loops.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,16 +23,16 @@ from ligerdiag.hlo.text import HloText
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, Lane, ScheduleStep
 
 MOST_READS = 60
-"""Reads of one buffer that are kept beside those that are blamed."""
+"""Reads of one buffer that are kept in addition to blamed ones."""
 MOST_NAMED = 100
-"""Reads of one buffer that are blamed and kept."""
+"""Blamed reads of one buffer that are kept."""
 _REUSES = 2
 """Other values in the same bytes that are kept, on each side of the kernel."""
 
 
 @dataclass(slots=True, eq=False)
 class AccessFinder:
-    """Finds the accesses of all hidden writes of one schedule, (1)."""
+    """Finds the accesses of all hidden writes of one schedule."""
 
     context: Context
     notes: list[str] = field(default_factory=list[str])
@@ -112,7 +112,7 @@ class AccessFinder:
 
 MOST_STEPS = 400
 _NEAREST = 100
-"""Steps up to which the view is filled with what runs nearest to the kernels."""
+"""Number of steps up to which the view is filled with those nearest to the kernels."""
 _MOST_FUSED = 200
 """Lines of one fused computation."""
 _PHASES = ("-done", "-update")
@@ -126,7 +126,7 @@ _MOVED = MOVES | NAMES | having(Trait.LAUNCHES_NOTHING) | {"dynamic-update-slice
 
 @dataclass(slots=True, eq=False)
 class StepFinder:
-    """Chooses and describes the steps of one schedule, (2)."""
+    """Chooses and describes the steps of one schedule."""
 
     flow: ValueFlow
     text: HloText
@@ -140,7 +140,7 @@ class StepFinder:
         self._spans = {span.start.id: span for home in scheduled.values() for span in find_spans(home)}
 
     def choose(self, ranked: Iterable[int]) -> frozenset[int]:
-        """Returns the ids of the instructions to show. ranked: those that should be shown, the most telling first."""
+        """Returns the ids of the instructions to show. ranked: those that should be shown, the most relevant first."""
         chosen: dict[int, None] = {}
         for step in ranked:
             self._add(chosen, step)
@@ -163,7 +163,7 @@ class StepFinder:
         return tuple(sorted(found, key=lambda step: (step.start, -step.end, step.id)))
 
     def find_start(self, instruction: HloInstruction) -> int:
-        """Returns the LogicalTime at which the instruction, or what it runs, begins."""
+        """Returns the LogicalTime at which the instruction, or a computation that it runs, begins."""
         times = self.flow.readers.times
         callees = instruction.called_computations if instruction.opcode == "while" else ()
         first = [one for callee in callees for one in self.flow.computations[callee].sequence[:1]]

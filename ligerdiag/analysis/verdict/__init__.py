@@ -1,9 +1,10 @@
-"""The room where verdicts are decided, and nowhere else: "is it stale?"
+"""Decides verdicts, and is the only package that does.
 
-  `verdicts`             the front door: takes both evaluations, hands out a record for every output; `judge`
-  `reads`                the same for every read of an overwritten value; `judge_reads`
-  `comparison`           the definitions of stale, clobbered, latent, unknown and fresh, and one verdict out of several
-Behind these: where a wrong value begins (`first_divergence`), what each operand is (`operands`), what XLA takes for one
-value (`one_value`), which outputs a wrong value reaches and who is blamed (`blame`, `output_reachability`), and what cannot
-be told (`ambiguity_search`, `schedule_alone`).
+- `verdicts` takes both evaluations and returns a record for every output; `judge`
+- `reads` returns the same for every read of an overwritten value; `judge_reads`
+- `comparison` defines stale, clobbered, latent, unknown and fresh, and combines several verdicts into one
+
+Behind these: where a wrong value begins (`first_divergence`), which operation each operand comes from (`operands`),
+values that XLA merges (`one_value`), which outputs a wrong value reaches and which read caused it (`blame`,
+`output_reachability`), and questions that cannot be answered (`ambiguity_search`, `schedule_alone`).
 """

@@ -1,8 +1,9 @@
-"""The search for ambiguities: which outputs depend on the marks that `ambiguities` defines.
+"""Finds the outputs that depend on an ambiguity; `ambiguities` defines the kinds of ambiguity.
 
-The evaluation of the program marks (1) to (3), and `blame` finds (7). Here each operation or instruction that may be another
-one, (4) and (5), gets a mark, both programs are evaluated once more, and an output has the ambiguities whose marks reach it;
-(6) is asked of each write. Nothing is asked about a write that an output is stale for: it cannot get worse.
+The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations. This
+module gives a mark to each operation or instruction that may be another one, evaluates both programs once more, and
+adds the ambiguities whose marks reach an output. It also checks each write for a carrier that is seen again. It asks
+nothing about a write that an output is stale for: that output cannot get worse.
 """
 
 from collections import defaultdict
@@ -25,9 +26,9 @@ from ligerdiag.hlo.module import TagPath
 from ligerdiag.model.findings import Verdict
 
 _NAMED = 16
-"""Instructions of which one is named in an ambiguity about all that are alike."""
+"""Number of similar instructions above which an ambiguity names one of them for all."""
 _MANY = 10_000
-"""Pairs of a write and an unsure instruction, above which the instructions are not named."""
+"""Pairs of a write and an unsure instruction above which the instructions are not named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +36,7 @@ class AmbiguitySearch:
     """Finds the ambiguities of each output."""
 
     outputs: Mapping[str, OutputVerdict]
-    """As they are without ambiguities."""
+    """The verdicts without ambiguities."""
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison
@@ -62,7 +63,9 @@ class AmbiguitySearch:
         return {name: frozenset(ambiguities) for name, ambiguities in found.items()}
 
     def _find_twin_operands(self) -> Iterator[tuple[str, set[Ambiguity]]]:
-        """Finds (11): yields the outputs that depend on calls which get one value of the schedule as two of the program."""
+        """Yields the outputs that depend on calls whose two operands are one value in the schedule and two in the
+        program.
+        """
         calls = {
             write.tag_path: Ambiguity(write.index, Reason.TWIN_OPERANDS, actual.call.id)
             for actual in self.pair.actual.writes
@@ -79,7 +82,7 @@ class AmbiguitySearch:
                 yield name, some
 
     def _gets_twins(self, write: HiddenWrite, actual: ActualWrite) -> bool:
-        """Returns whether another operand of the call stands where the kernel writes, and is another one to the program."""
+        """Returns whether another operand of the call lies where the kernel writes, and differs from it in the program."""
         overlapping = self.pair.buffers.overlapping
         written = {hit for number in actual.slices if number >= 0 for hit in overlapping[number]}
         access = self.run.effects_of(actual.call).operands
@@ -95,9 +98,10 @@ class AmbiguitySearch:
         return False
 
     def _find_unclear(self, retagged: Retagged, open_: Labels) -> dict[str, set[Ambiguity]]:
-        """Finds (4) and (5), by the operations that an instruction may be, and by what may carry the original.
+        """Finds the outputs that depend on an instruction that may be one of several operations, or may carry the
+        original.
 
-        open_: the writes, a bit each, of which some output is not known to be stale; it cannot get worse than that.
+        open_: the writes, a bit each, for which some output is not known to be stale.
         """
         operations: defaultdict[TagPath, set[Ambiguity]] = defaultdict(set)
         instructions: defaultdict[int, set[Ambiguity]] = defaultdict(set)
@@ -126,7 +130,7 @@ class AmbiguitySearch:
         }
 
     def _find_open(self) -> Labels:
-        """Returns the writes, a bit each, of which some output is not known to be stale."""
+        """Returns the writes, a bit each, for which some output is not known to be stale."""
         found, space = 0, self.run.space
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
             labels = wanted | seen
@@ -135,9 +139,9 @@ class AmbiguitySearch:
         return found
 
     def _find_untraced(self) -> Iterator[tuple[str, set[Ambiguity]]]:
-        """Finds (6): outputs that depend on a write of which no carrier is seen again.
+        """Finds outputs that depend on a write whose carriers are all gone from the schedule.
 
-        With tags of our own worker, one operation that depends on it is enough: merged products carry nothing.
+        With our own worker's tags one operation that depends on the write is enough: merged products carry nothing.
         """
         sought = {write for found in self.run.carriers.paths.values() for _, write in found}
         untraced = sought - set(self._find_traced())
@@ -148,7 +152,7 @@ class AmbiguitySearch:
             yield name, {Ambiguity(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_met(self, writes: set[int]) -> set[int]:
-        """Returns the writes that some operation depends on which is seen again."""
+        """Returns the writes on which some operation depends that is seen again."""
         tagged, sightings = self.pair.intended.tagged, self.pair.actual.sightings
         fresh = self.run.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in sightings))
         return {write for write in writes if fresh & self.run.space.bits_of((write,))}
@@ -161,10 +165,10 @@ class AmbiguitySearch:
                     yield write
 
     def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, Ambiguity]]:
-        """Finds operations that an instruction would be wrong as.
+        """Finds candidate operations for which an instruction would be wrong.
 
-        Of instructions with the same candidates and opcode, all are asked about at once: layers that repeat have as many
-        instructions as candidates.
+        Instructions with the same candidates and opcode share one question: repeated layers have as many instructions
+        as candidates.
         """
         space = self.run.space
         alike: dict[tuple[int, str], tuple[tuple[TagPath, ...], list[Sighting]]] = {}
@@ -186,7 +190,7 @@ class AmbiguitySearch:
                 yield from ((path, ambiguity) for ambiguity in wrong[tagged.labels])
 
     def _name(self, intended: Labels, wrong: Labels, sightings: list[Sighting]) -> Iterator[Ambiguity]:
-        """Yields an ambiguity for each write, with the first instruction that is wrong about it, if it is near."""
+        """Yields an ambiguity for each write, with the first nearby instruction that is wrong about it."""
         for sighting in sightings[:_NAMED]:
             if not wrong:
                 return
@@ -213,7 +217,7 @@ class AmbiguitySearch:
                 yield one.path, Ambiguity(write, Reason.UNSURE, one.sighting.instruction.id if is_named else 0)
 
     def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, Ambiguity]]:
-        """Finds instructions that are a carrier as one of their candidates and not as another."""
+        """Finds instructions that are a carrier as one of their candidates and no carrier as another."""
         run, space = self.run, self.run.space
         if not run.carriers.paths or not open_:
             return

@@ -1,17 +1,19 @@
-"""Blame: which operations make outputs wrong, and which outputs each of them reaches.
+"""Finds the operations that make outputs wrong, and the outputs that each of them reaches.
 
-The sets of an output can agree although it is wrong. An output is made worse (it never gets better):
-  (1) by a kernel call that XLA merged with an earlier one, where the two do not see the same: what is computed from the
-      later call's result is stale;
-  (2) by an operation that chooses between two values that are one to XLA, one of them overwritten, and that XLA has put
-      that one value in the place of;
-  (3) by a loop or conditional in which two such values meet;
-  (4) by an operation upstream that surely is the author's own and whose set is wrong (`first_divergence`): an output that
-      mixes several values can depend on all the right writes and still have one wrong part. Of a kernel that could not be
-      followed, or whose loop nesting differs, no operation says so.
-Blamed for a wrong output are the reads where operations begin to be wrong, and from which the output is computed; for a
-latent one, the lucky reads in its set. Where too many operations are wrong to ask which of them an output depends on, it is
-`crowded` with these writes, and `ambiguities` makes it unknown for them, (7).
+An output can be wrong although its two dependence sets agree. This module makes outputs worse, never better, for four
+reasons:
+
+- XLA merged a kernel call with an earlier one although the two see different versions: every value computed from the
+  later call's result is stale.
+- XLA folded `max(a, b)` or `where(c, a, b)` to `a` because it believes a == b, but a kernel overwrites one of the two.
+- Two such values meet in a loop or conditional.
+- An operation upstream is the author's own and its dependence set is wrong (`first_divergence`): an output that mixes
+  several values can depend on all the right writes and still have one wrong part. This does not apply to a kernel that
+  could not be followed, or whose loop nesting differs.
+
+A wrong output is blamed on the reads at which operations start to be wrong and from which the output is computed; a
+latent one on the lucky reads in its set. If there are too many wrong operations to find out which of them an output
+depends on, the output is `crowded` with these writes, and an ambiguity makes it unknown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +42,7 @@ from ligerdiag.model.findings import Verdict
 type _Reads = list[tuple[Verdict, WrongRead]]
 
 LIMIT = 300_000
-"""Pairs of a write and a wrong operation that outputs are asked about."""
+"""Largest number of pairs of a write and a wrong operation for which outputs are asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,17 +58,17 @@ class ReadFinding:
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """The outputs' verdicts, and the reads behind those that are wrong."""
+    """The outputs' verdicts, and the reads behind the wrong ones."""
 
     outputs: Mapping[str, OutputVerdict]
     stale: tuple[ReadFinding, ...]
     clobbered: tuple[ReadFinding, ...]
     crowded: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
-    """Output name to the writes about which there are too many wrong operations to ask which of them it depends on."""
+    """Output name to the writes with too many wrong operations to find out which of them the output depends on."""
     mixed: Mapping[str, tuple[TwinConfluence, ...]] = field(default_factory=dict[str, tuple[TwinConfluence, ...]])
-    """Output name to the loops and conditionals of (3) that it depends on."""
+    """Output name to the loops and conditionals it depends on in which merged values meet."""
     decided: frozenset[str] = frozenset()
-    """Outputs that only decisions make wrong: a wrong predicate, say."""
+    """Outputs that are wrong only through decisions, such as a wrong predicate."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +83,7 @@ class Blame:
     instructions: Mapping[int, HloInstruction]
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
-        """Makes outputs worse by (1) to (4), and finds the readers behind them."""
+        """Makes outputs worse for all four reasons, and finds the readers behind them."""
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
         outputs = self._blame_folded(self._blame_merged(outputs), mixed)
         own = find_own_sightings(self.differing, self.known.is_own)
@@ -128,13 +130,15 @@ class Blame:
         )
 
     def find_beside_operations(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Makes outputs worse by (1) to (3)."""
+        """Makes outputs worse for the first three reasons: merged calls, folded choices, values that meet."""
         return self._blame_folded(self._blame_merged(outputs), {})
 
     def _find_mixed_alone(
         self, outputs: Mapping[str, OutputVerdict], mixed: Mapping[str, tuple[TwinConfluence, ...]]
     ) -> frozenset[str]:
-        """Returns the outputs that nothing but (3) makes wrong: which of two values they are, the arguments decide."""
+        """Returns the outputs that are wrong only because merged values meet: the arguments decide which value they
+        get.
+        """
         wrong = {name: self.run.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()}
         found = {name: unite(one.writes for one in some if one.instruction) for name, some in mixed.items()}
         return frozenset(name for name, bits in found.items() if bits and not wrong[name] & ~bits)
@@ -142,7 +146,7 @@ class Blame:
     def _find_decided(
         self, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]], reads: list[WrongRead]
     ) -> frozenset[str]:
-        """Returns the outputs that depend on what begins to be wrong, and only by way of decisions."""
+        """Returns the outputs that depend on the first wrong operations only through decisions."""
         known = {(name, one.write.index, verdict) for verdict, one in findings for name in one.outputs}
         explained = {
             name
@@ -161,8 +165,11 @@ class Blame:
         return find_twins(self.run.program)
 
     def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
-        """Whether what was seen of the operation is what another one should have that is the same to XLA, or what the
-        kernel was meant to leave in its result: a slice that is taken once more behind it."""
+        """Returns whether the instruction holds the right value for a twin of its operation.
+
+        That twin is the same value to XLA, or a slice that is taken again after the kernel and should hold the kernel's
+        result.
+        """
         if self._is_taken_again(write, sighting):
             return True
         return any(not wrong & self.run.space.bits_of((write,)) for _, wrong in self._judge_twins(path, sighting))
@@ -172,7 +179,7 @@ class Blame:
         return tuple(other for other, wrong in self._judge_twins(path, sighting) if wrong & bits)
 
     def _judge_twins(self, path: TagPath, sighting: Sighting) -> Iterator[tuple[TagPath, Labels]]:
-        """Yields the operation's twins, and about which writes, a bit each, they are wrong there."""
+        """Yields the operation's twins, and the writes, a bit each, that they are wrong about at this instruction."""
         tagged, comparison = self.pair.intended.tagged, self.comparison
         for other in self._twins.list_others(path):
             if other in tagged:
@@ -228,7 +235,7 @@ class Blame:
     def _report(
         self, reads: _Reads, outputs: Mapping[str, OutputVerdict], reached: tuple[frozenset[int], ...]
     ) -> list[tuple[Verdict, ReadFinding]]:
-        """Reports the readers that make outputs this wrong; leaves out those that reach no such output."""
+        """Reports the readers that make outputs wrong in this way; omits those that reach no such output."""
         found: list[tuple[Verdict, ReadFinding]] = []
         for number, (verdict, read) in enumerate(reads):
             names = tuple(
@@ -266,7 +273,7 @@ class Blame:
         return found
 
     def _blame_merged(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Makes the outputs behind merged calls stale, (1)."""
+        """Makes the outputs of merged calls stale."""
         tagged = self.pair.intended.tagged
         gone = {
             self.pair.writes[late].tag_path: Cause(early, Verdict.STALE)
@@ -287,8 +294,10 @@ class Blame:
     def _blame_folded(
         self, outputs: dict[str, OutputVerdict], mixed: dict[str, tuple[TwinConfluence, ...]]
     ) -> dict[str, OutputVerdict]:
-        """Makes the outputs behind operations that are gone, or mix values up, wrong, (2) and (3): clobbered where they see
-        the write. Adds to `mixed`."""
+        """Makes outputs wrong that depend on folded choices or on a place where merged values meet.
+
+        They are clobbered if they see the write, and stale otherwise. Adds to `mixed`.
+        """
         if self.run.retagged is not None or self.run.folded:
             return outputs
         known = self.pair.intended, self.pair.actual, self.comparison, self.run

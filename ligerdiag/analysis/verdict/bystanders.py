@@ -1,17 +1,16 @@
-"""Bystanders: kernels that a wrong value depends on, and whose bytes nobody reads wrongly.
+"""Acquits bystanders: kernels on which a wrong value depends although nobody reads their bytes wrongly.
 
-A kernel that overwrites an operand has computed what it leaves there from operands of its own, and these from what other
-kernels left in theirs. So a reader that sees one kernel's bytes where it should see the original (or does not see them where
-it should) sees (or misses) the others' work with them. All of these hidden writes are in the one dependence set and not in
-the other; guilty is the kernel whose bytes it reads. Take an optimizer that overwrites a weight too early: what it wrote was
-computed from a gradient, that from what the loss kernel left in the logits, and the reader of the weight has never seen the
-logits.
+A kernel computes its result from operands of its own, and these from the results of other kernels. So a reader that
+wrongly sees (or misses) one kernel's bytes also sees (or misses) the other kernels' work with them. All of these hidden
+writes are in one dependence set and not in the other; the guilty kernel is the one whose bytes the reader reads.
+Example: an optimizer overwrites a weight too early. It computed the new weight from a gradient, and the gradient from
+the result that the loss kernel left in the logits; the reader of the weight never reads the logits.
 
-Both programs are evaluated once more, with sets that say whose bytes a value is (`labels`, (5)), and compared again.
-  (1) An operation that is wrong about some write by these sets, too, is wrong about such writes alone. One that is not,
-      stays wrong about all.
-  (2) A write is guilty of an output if the output is wrong about it by these sets, or a read about it that (1) leaves
-      reaches it. An output with guilty writes keeps these alone. One without keeps all: no output becomes right here.
+Both programs are evaluated once more with sets that contain only the kernels whose bytes a value is (`labels`), and
+compared again. An operation that is wrong about some write by these sets is wrong about these writes only; any other
+stays wrong about all. A write is guilty of an output if the output is wrong about it by these sets, or if a remaining
+read about it reaches the output. An output with guilty writes keeps only these. One without keeps all: no output
+becomes right here.
 """
 
 from collections import defaultdict
@@ -31,12 +30,12 @@ from ligerdiag.model.findings import Verdict
 _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 type _Place = tuple[TagPath, int]
-"""An operation, and the id of the instruction that stands for it."""
+"""An operation, and the id of the instruction that computes it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WhoseBytes:
-    """The writes that operations and outputs are wrong about by whose bytes they read and are."""
+    """For each operation and output, the writes whose bytes it reads wrongly."""
 
     stale: Mapping[_Place, Labels]
     """A bit for each write (see `LabelSpace.bits_of`)."""
@@ -45,7 +44,7 @@ class WhoseBytes:
     """Output name to HiddenWrite indices."""
 
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
-        """Takes back, by (1), the writes that operations are not wrong about."""
+        """Removes the writes that operations are not wrong about by their bytes."""
         found: list[Differing] = []
         for every in differing:
             one, place = every, (every.path, every.sighting.instruction.id)
@@ -57,7 +56,7 @@ class WhoseBytes:
         return tuple(found)
 
     def acquit(self, found: Blamed) -> Blamed:
-        """Takes back, by (2), the writes and reads that outputs are not wrong by."""
+        """Removes the writes and reads that did not make outputs wrong."""
         guilty = {name: set(self.outputs.get(name, ())) for name in found.outputs}
         for read in (*found.stale, *found.clobbered):
             place = None if read.wrong is None else (read.wrong.path, read.wrong.sighting.instruction.id)
@@ -134,7 +133,7 @@ def _keep(output: OutputVerdict, guilty: set[int] | None) -> OutputVerdict:
 
 
 def _keep_reads(reads: tuple[ReadFinding, ...], guilty: Mapping[str, set[int]]) -> tuple[ReadFinding, ...]:
-    """Keeps the outputs that do not take back the read's write, and the reads that have one."""
+    """Keeps the outputs that still count the read's write, and the reads that have such an output."""
     kept = [
         replace(
             read,

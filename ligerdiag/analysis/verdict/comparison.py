@@ -1,30 +1,28 @@
-"""Intended and actual dependence sets, compared output by output, and verdicts of several programs or schedules, combined.
+"""Defines the verdicts: compares the intended and the actual dependence set of each output, and combines several
+verdicts.
 
-For each hidden write W and value v, with I its intended set and A its actual one, v is
-  stale      if FRESH(W) is in I and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I
-  clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
-             W's operand was seen to hold the original: two readers want the value, one from before and one from after, and
-             both get the latter
-  latent     if neither, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
-             control edges orders it with the write (`evaluation.unordered_reads` has the definition), and in another order
-             v is computed from the other version. That I says nothing of W is no excuse: the author means another
-             computation then, which XLA has merged with the one that W overwrites
-  unknown    if neither stale nor clobbered, and a read on the way races with the kernel: what it sees is up to the hardware;
-             or W is a kernel of unknown effect and touches v at all; or where W hits memory could not be told, and v is
-             touched or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to hold
-             the original: it may be there unseen
-  fresh      otherwise. What is in neither is right, whatever the schedule computes it from: XLA keeps the data flow that it
-             knows, and has perhaps merged an operation with the one that defined W's operand.
-The worst over all W is the value's verdict. An output's may be worse than that of its value, see `blame`.
+For each hidden write W and value v, with I its intended set and A its actual one, v is stale      if FRESH(W) is in I
+and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I clobbered  if FRESH(W) is in A and
+not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
+             W's operand was seen to hold the original: one reader wants the value from before the write, another the value
+             from after it, and both get the latter
+latent     if neither, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
+             control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed
+             from the other version. This holds even if I has no label of W: the author then means another computation,
+             which XLA has merged with the one that defines W's operand
+unknown    if neither stale nor clobbered, and a read on the way races with the kernel, so that the hardware decides; or
+W's
+             kernel has unknown effects and v depends on W in any way; or the place of W's write is unknown, and v depends on
+             W or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to hold
+             the original, which may be there unseen
+fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
+The worst over all W is the value's verdict. An output may be worse than its value, see `blame`.
 
-A program whose order of operations is not known stands for several programs of one schedule.
-  (1) An output in which they differ is unknown.
-  (2) A read in which they differ is unknown, and so is one that reaches an output of (1).
-A module that has no schedule yet stands for all the schedules that it could have (see `synthetic_schedules`). An output is
-  (3) forced   if fresh under each of them;
-  (4) open     else, if right under one of them: the order decides, and nothing forces it;
-  (5) lost     if wrong under each: no order can mend that;
-  (6) unknown  else.
+A program with an unknown order of operations is judged as several programs with one schedule.   (1) An output in which
+they differ is unknown.   (2) A read in which they differ is unknown, and so is a read that reaches an output of (1). A
+module without a schedule is judged under several schedules that it could have (see `synthetic_schedules`). An output is
+(3) forced   if fresh under each of them;   (4) open     else, if right under one of them: the order decides, and
+nothing forces it;   (5) lost     if wrong under each: no order can mend that;   (6) unknown  otherwise.
 """
 
 from collections import defaultdict
@@ -69,12 +67,12 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(slots=True, eq=False)
 class SetSummary:
-    """Several actual sets at once; all but `common` with a bit for each write (see `LabelSpace.bits_of`)."""
+    """Several actual sets at once; each except `common` has a bit for each write (see `LabelSpace.bits_of`)."""
 
     common: Labels = -1
-    """What all of them hold."""
+    """Labels in every set."""
     some: Labels = 0
-    """What some set holds."""
+    """Writes with a label in some set."""
     original: Labels = 0
     """Some set holds ORIG."""
     replaced: Labels = 0
@@ -90,10 +88,11 @@ class Comparison:
     moved: frozenset[int]
     """Writes whose loop nesting differs; their iteration classes are folded."""
     undecided: frozenset[int]
-    """Writes whose memory could not be told."""
+    """Writes whose place in memory is unknown."""
     traced: frozenset[int] = frozenset()
-    """Writes whose operand was seen to hold the original, and nothing that defines it is lost, so that its absence elsewhere
-    says something."""
+    """Writes whose operand was seen to hold the original and whose definition is still in the schedule, so that a
+    missing ORIG is evidence.
+    """
     _traced_bits: Labels = field(init=False)
     _moved_fresh: Labels = field(init=False)
 
@@ -196,7 +195,7 @@ _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 
 class Standing(StrEnum):
-    """The state of an output before the order is decided, (3) to (6)."""
+    """How an output depends on an order that is not decided yet: (3) to (6)."""
 
     FORCED = "forced"
     OPEN = "open"
@@ -214,12 +213,12 @@ def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict
 
 
 def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unknown: bool) -> ReadKind:
-    """Returns the kind of a read by (2). others: its kinds by the other programs, None where it is not read by one."""
+    """Returns the kind of a read by (2). others: its kinds by the other programs, None where one does not read it."""
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN
 
 
 def find_standing(verdicts: set[Verdict]) -> Standing:
-    """Returns the standing by (3) to (6). verdicts: under each of the schedules."""
+    """Returns the standing by (3) to (6). verdicts: the verdict under each schedule."""
     if verdicts == {Verdict.FRESH}:
         return Standing.FORCED
     if verdicts & _RIGHT:

@@ -1,8 +1,8 @@
-"""Outputs that depend on what a kernel returns whose call the schedule makes under a condition, or never.
+"""Judges outputs that depend on the result of a kernel that the schedule calls only under a condition, or never.
 
-The dependence sets tell what a kernel overwrites. What it returns is a value that XLA knows, and is taken to be there. Where
-the program makes the call always, and the schedule where it may not run, it may not be there either: such an output is
-unknown, and stale where the call surely never runs.
+Dependence sets describe hidden writes. A kernel's result is a value that XLA knows, and they take it to be there. If
+the program always makes the call and the schedule may skip it, the result may be missing: such an output is unknown, or
+stale if the call certainly never runs.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from ligerdiag.model.findings import Verdict
 
 
 def judge_results(verdicts: Verdicts, pair: EvaluatedPair, run: Evaluations) -> Verdicts:
-    """Returns the verdicts with those outputs made worse."""
+    """Returns the verdicts, with these outputs made worse."""
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):
         return verdicts
@@ -31,7 +31,7 @@ def judge_results(verdicts: Verdicts, pair: EvaluatedPair, run: Evaluations) -> 
 def _find_reached(
     indices: Iterable[int], pair: EvaluatedPair, run: Evaluations
 ) -> Iterable[tuple[int, tuple[bool, ...]]]:
-    """Yields each write and, output by output, whether that depends on a result of its call, in the program."""
+    """Yields each write with, for each output, whether it depends on a result of the write's call in the program."""
     for index in sorted(indices):
         path = pair.writes[index].tag_path
         if not path:

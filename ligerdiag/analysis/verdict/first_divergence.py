@@ -1,20 +1,18 @@
-"""First divergence: the first operations on the way to a wrong output whose dependence set is already wrong.
+"""Finds the first operations on the way to a wrong output whose dependence set is already wrong.
 
-For a hidden write W, an operation t of the program that is seen again in the optimized module is *wrong* when its two sets
-differ there as in `comparison`. A wrong operation with no wrong operation upstream (looking through operations that the
-compiler folded away) is where the wrong value is read: its scheduled instruction is the reader. What a loop hands round is
-wrong in the next iteration at all that is computed from it. So where some operation is wrong about what W does in its own
-iteration, those that are wrong about earlier ones alone come after it, wherever they stand in the loop.
+For a hidden write W, an operation of the program that is seen again in the optimized module is *wrong* if its two sets
+differ as `comparison` defines. A wrong operation without a wrong operation upstream (looking through operations that
+the compiler folded) is where the wrong value is read: its scheduled instruction is the reader. In a loop the wrong
+value makes operations wrong in the next iteration as well; so where some operation is wrong about a write of its own
+iteration, operations that are wrong only about earlier iterations come after it, wherever they are in the loop.
 
-Operands may be wrong where the operation as a whole does not show it. `a * b` is meant to read what a kernel left in `a`,
-and the original of `b`, and `a` depends on the original, too. Where it reads the overwritten bytes for `b`, it has the
-dependence set that it should have. So the operands of an operation that is surely the author's own are held against what
-each of them is meant to depend on (`operands` recognises them):
-
-  (1) The operands of a commutative operation or a product may be exchanged; it is wrong only if it is so either way.
-  (2) Operands that are one value in the schedule need no tag: what stands there is held against what each is meant to be.
-Other operands that are not recognised are skipped; so are those that come from another operation, and, where XLA rearranges
-operands, the whole operation with them.
+An operand may be wrong although the whole operation looks right. Suppose `a * b` is meant to read the kernel's result
+in `a` and the original of `b`, and `a` also depends on the original. If it reads the overwritten bytes for `b`, its
+dependence set is still as intended. So the operands of an operation that is the author's own are compared one by one
+with their intended sets (`operands` finds out which is which). XLA may exchange the operands of a commutative operation
+or a product; it is wrong only if it is wrong either way. Operands that are one value in the schedule need no tag: that
+value is compared with the intended set of each. Other operands that are not recognised are skipped, and so are operands
+that come from another operation; where XLA rearranges operands, the whole operation is skipped with them.
 """
 
 from collections import defaultdict
@@ -37,7 +35,7 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
 
 _REARRANGED = having(Trait.COMMUTES, Trait.EXCHANGED, Trait.MULTIPLIES, Trait.ADDS)
-"""XLA makes other operands of theirs. Of all others each operand stays in its place."""
+"""XLA reorders the operands of these. In all other opcodes each operand keeps its place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,12 +53,12 @@ class WrongRead:
     operand: int | None
     """operand_number of the reader that brings the wrong value, when known."""
     rank: int
-    """How many wrong operations of the same reader come before this one."""
+    """Number of wrong operations of the same reader before this one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Differing:
-    """A sighting whose set is not its operation's; a bit for each write (see `LabelSpace.bits_of`)."""
+    """An instruction whose set differs from its operation's; a bit for each write (see `LabelSpace.bits_of`)."""
 
     path: TagPath
     tagged: TaggedSet
@@ -68,13 +66,13 @@ class Differing:
     stale: Labels
     clobbered: Labels
     twin: TagPath = ()
-    """The operation that the instruction is named after, if it is another one that is the same to XLA."""
+    """The operation that the instruction is named after, if that is another one that XLA merged with this one."""
     is_joined: bool = False
-    """XLA computes the operation and the one that the instruction is named after in one."""
+    """XLA computes the operation and the one that the instruction is named after as one product."""
 
     @property
     def is_same(self) -> bool:
-        """Whether the instruction may be what became of the operation."""
+        """Returns whether the instruction may compute the operation."""
         return is_same_operation(self.tagged.opcode, self.sighting.instruction)
 
     def wrong(self, verdict: Verdict) -> Labels:
@@ -83,7 +81,7 @@ class Differing:
 
 
 def find_differing(intended: Intended, actual: Actual, comparison: Comparison) -> tuple[Differing, ...]:
-    """Finds the sightings whose set differs from their operation's so that it is wrong about some write."""
+    """Finds the instructions whose set differs from their operation's so that they are wrong about some write."""
     found: list[Differing] = []
     known: dict[tuple[Labels, Labels], tuple[Labels, Labels]] = {}
     for path, tagged in intended.tagged.items():
@@ -108,9 +106,9 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Finds the readers where operations begin to be wrong, write by write in program order.
+    """Finds the readers where operations start to be wrong, write by write in program order.
 
-    concerned: the writes to ask about, a bit each.
+    concerned: the writes to look at, a bit each.
     """
     now = {one: one.wrong(verdict) & concerned & ~_find_carried(one, verdict, comparison) for one in differing}
     begun = unite(bits for one, bits in now.items() if one.is_same)
@@ -129,7 +127,7 @@ def find_wrong_reads(
 def _find_begins(
     differing: Mapping[Differing, Labels], intended: Intended, actual: Actual, comparison: Comparison
 ) -> tuple[WrongRead, ...]:
-    """Finds the readers behind no other one. differing: the writes that each operation is asked about, a bit each."""
+    """Finds the readers with no wrong reader upstream. differing: the writes to look at for each operation, a bit each."""
     wrong: dict[TagPath, Labels] = {}
     sightings: defaultdict[TagPath, list[tuple[Differing, Labels]]] = defaultdict(list)
     for one, bits in differing.items():
@@ -156,19 +154,19 @@ def _find_begins(
 
 
 def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> Labels:
-    """Returns the writes, a bit each, about whose earlier iterations alone the operation is wrong."""
+    """Returns the writes, a bit each, about which the operation is wrong for earlier iterations only."""
     intended, actual = one.tagged.labels, one.sighting.labels
     differs = intended & ~actual if verdict is Verdict.STALE else actual & ~intended
     return comparison.space.any_fresh(differs) & ~differs & ~comparison.space.bits_of(comparison.moved)
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:
-    """Puts operations of a called computation where its call is, whatever their ids are, and before its result."""
+    """Returns a sort key that puts operations of a called computation at its call, before the call's result."""
     return (*path, inf)
 
 
 class _Upstream:
-    """Finds the writes about which an operation upstream is wrong, directly or behind ones that were folded away."""
+    """Finds the writes about which an operation upstream is wrong, directly or through folded operations."""
 
     def __init__(self, wrong: Mapping[TagPath, Labels], intended: Intended, actual: Actual) -> None:
         self._wrong = wrong
@@ -204,9 +202,10 @@ class _Upstream:
 def find_own_sightings(
     differing: tuple[Differing, ...], is_own: Callable[[TagPath, Sighting], bool]
 ) -> tuple[Differing, ...]:
-    """Selects the sightings that surely are the author's own operations (`is_own`).
+    """Selects the instructions that are the author's own operations (`is_own`).
 
-    Passes copy an operation's metadata to instructions that compute something else (parts of a reassociated sum, say).
+    Passes copy an operation's metadata to instructions that compute something else, such as parts of a reassociated
+    sum.
     """
     return tuple(
         [
@@ -219,7 +218,7 @@ def find_own_sightings(
 
 
 def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
-    """Returns the operand by which the reader gets the value from before, and the place of that value."""
+    """Returns the operand through which the reader gets the original, and the place of that value."""
     original = space.all_original(write)
     carrying = [(number, place) for number, place, labels in sighting.reads if labels & original]
     for number, place in carrying:
@@ -231,9 +230,10 @@ def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSp
 
 
 def find_wrong_edges(known: Operands, comparison: Comparison) -> Iterator[Differing]:
-    """Finds operations with a wrong operand, about writes that the operation as a whole is not wrong about.
+    """Finds operations with a wrong operand, about writes that the whole operation is not wrong about.
 
-    What is wrong as the operation that it is named after may stand for a twin, and is held against that, too.
+    If the instruction is wrong as the operation that it is named after, it may compute a twin, and is compared with
+    that too.
     """
     intended, twins = known.intended, find_twins(known.run.program)
     for path, tagged in intended.tagged.items():
@@ -263,8 +263,9 @@ def find_wrong_edges(known: Operands, comparison: Comparison) -> Iterator[Differ
 def _judge_operands(
     path: TagPath, tagged: TaggedSet, seen: tuple[Sighting, list[OperandEdge]], known: Operands, comparison: Comparison
 ) -> tuple[tuple[Labels, Labels], tuple[Labels, Labels]]:
-    """Returns about which writes what was seen is stale, and clobbered, as this operation; and about which others an operand
-    of it is."""
+    """Returns, for the instruction as this operation, the writes about which it is stale, those about which it is
+    clobbered, and further writes about which one of its operands is wrong.
+    """
     sighting, operands = seen
     stale, clobbered = _judge(tagged, operands, known, comparison)
     for labels, meanings in _list_joined(tagged, sighting, operands, known.run):
@@ -281,7 +282,9 @@ def _judge_operands(
 def _judge(
     tagged: TaggedSet, operands: list[OperandEdge], known: Operands, comparison: Comparison
 ) -> tuple[Labels, Labels]:
-    """Returns the writes, a bit each, about which some operand is stale, and clobbered."""
+    """Returns the writes, a bit each, about which some operand is stale, and those about which some operand is
+    clobbered.
+    """
     stale = clobbered = -1
     for edges in known.list_orders(tagged, operands):
         every = zip(edges, operands, strict=True)
@@ -306,7 +309,7 @@ def _judge(
 def _list_joined(
     tagged: TaggedSet, sighting: Sighting, operands: list[OperandEdge], run: Evaluations
 ) -> Iterator[tuple[Labels, set[Labels]]]:
-    """Yields, by (2), what stands in a value that the operation has as several operands, and what these are meant to be."""
+    """Yields the actual set of a value that the operation has as several operands, with the intended set of each."""
     if len({labels for _, labels in tagged.edges}) < 2:
         return
     instruction = sighting.instruction

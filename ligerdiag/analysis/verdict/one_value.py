@@ -1,11 +1,10 @@
-"""What XLA takes for one value although a kernel overwrites it: what becomes of the operations that have it as operands.
+"""Finds two program values that XLA merged although a kernel overwrites one of them, and the effect on their consumers.
 
-(1) An operation that chooses between two such values is gone: XLA has put the one value in its place.
-(2) Two products of one value are computed as one: XLA concatenates their other operands, reads the value once, and slices
-    the result apart (DotMerger,
-      xla/hlo/transforms/simplifiers/dot_merger.cc). One of the two is gone.
-(3) Such values meet in a loop or a conditional, which may mix them up.
-(4) A loop starts from one value for several elements of its state, and has one place for them.
+- XLA replaces an operation that chooses between two such values by the one value.
+- XLA computes two products of one value as one: it concatenates the other operands, reads the value once, and slices
+  the result (DotMerger, xla/hlo/transforms/simplifiers/dot_merger.cc). One of the two products is gone.
+- Such values meet in a loop or a conditional, which may return one for the other.
+- A loop starts from one value for several elements of its state, and keeps one place for them.
 """
 
 from collections import defaultdict
@@ -26,14 +25,15 @@ from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
 _CHOOSES = having(Trait.CHOOSES)
-"""XLA makes the operand of them, if two are one value to it."""
+"""If two operands of these are one value to XLA, it replaces the operation by the operand."""
 
 
 def find_folded(
     intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
 ) -> Iterator[tuple[TagPath, Labels]]:
-    """Finds the operations that are gone because XLA takes two of their operands for one, and these are meant to be before
-    and behind a write: yields their tag paths and these writes, a bit each."""
+    """Finds operations that XLA folded because it takes two of their operands for one value, although these should be
+    from before and after a write. Yields their tag paths and these writes, a bit each.
+    """
     twins, space = find_twins(run.program), comparison.space
     for path in twins.list_with_twins(intended.tagged):
         tagged = intended.tagged[path]
@@ -51,8 +51,9 @@ def find_folded(
 
 
 def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
-    """Finds the products that are gone by (2), and were meant to read the value before or behind a write, and the product
-    that is left reads it on the other side."""
+    """Finds merged products that are gone and should read the value before (or after) a write, while the remaining
+    product reads it after (or before).
+    """
     intended, twins = known.intended, find_twins(known.run.program)
     left: dict[TagPath, list[Sighting]] = {}
     for path in twins.products:
@@ -91,7 +92,7 @@ def _find_concatenations(run: Evaluations) -> dict[int, HloInstruction]:
 
 
 def _list_shared(product: Sighting, run: Evaluations, own: Mapping[int, HloInstruction]) -> list[int]:
-    """Returns the operand of a product that it shares with another one: its other operand is a concatenation of XLA's."""
+    """Returns the operand that a product shares with another one: its other operand is a concatenation that XLA made."""
     operands = product.instruction.operands
     if len(operands) != 2:
         return []
@@ -100,8 +101,9 @@ def _list_shared(product: Sighting, run: Evaluations, own: Mapping[int, HloInstr
 
 
 def _is_made(value: HloInstruction, run: Evaluations, own: Mapping[int, HloInstruction]) -> bool:
-    """Whether it is a concatenation of XLA's. One that joins a concatenation of the author's may be named after that, and
-    then has it as an operand, or its operands and more."""
+    """Returns whether XLA made the concatenation. If XLA concatenates an author's concatenation, the result may be
+    named after that one; it then has it as an operand, or its operands and more.
+    """
     path = run.optimized.tags.get(value.id, ())
     meant = own.get(path[-1]) if path else None
     if value.opcode != "concatenate" or meant is None or len(value.operands) != len(meant.operands):
@@ -110,7 +112,7 @@ def _is_made(value: HloInstruction, run: Evaluations, own: Mapping[int, HloInstr
 
 
 def _find_part(operand: HloInstruction, run: Evaluations) -> HloInstruction:
-    """Returns what defines the operand, also outside of the fusion that it stands in."""
+    """Returns the definition of the operand, also outside of the fusion that contains it."""
     flow = Dataflow(run.optimized, RENAMED)
     value, _ = flow.find_definition(operand)
     callers = run.optimized.callers.get(run.optimized.homes[value.id].id, ())
@@ -121,23 +123,23 @@ def _find_part(operand: HloInstruction, run: Evaluations) -> HloInstruction:
 
 @dataclass(frozen=True, slots=True)
 class TwinConfluence:
-    """One leaf of the result of a loop or conditional, in which values meet that are one to XLA."""
+    """One leaf of the result of a loop or conditional in which merged values meet."""
 
     path: TagPath
     leaf: int
     writes: Labels
-    """Hidden writes that some of the values are meant to be before, and others behind, a bit each."""
+    """Hidden writes, a bit each, that should come after some of these values and before others."""
     instruction: str
-    """Name of the scheduled instruction that gives one value for the other by some way; empty if that is not known."""
+    """Name of the scheduled instruction that returns one value for the other in some case; empty if unknown."""
 
 
 def find_twin_confluences(
     intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
 ) -> Iterator[TwinConfluence]:
-    """Finds where values meet that are one to XLA and are meant to be before and behind a write.
+    """Finds places where merged values meet that should be from before and after a write.
 
-    The schedule is right if it keeps them apart all the same, way by way. It may have done so where the loop or conditional
-    is gone, or has another number of leaves than in the program.
+    The schedule is right if it keeps them apart nevertheless, in each way. It may have done so if the loop or
+    conditional is gone, or has another number of leaves than in the program.
     """
     twins, space = find_twins(run.program), comparison.space
     for path, meeting in intended.confluences.items():
@@ -158,8 +160,11 @@ def find_twin_confluences(
 def find_shared_state(
     intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
 ) -> Iterator[TwinConfluence]:
-    """Finds the loops that start from one value for several elements of their state, exchange these, and have one place for
-    them, as nothing that XLA knows of tells them apart: a kernel overwrites one of them, or has done so before."""
+    """Finds loops that start from one value for several elements of their state, exchange these, and keep one place for
+    them.
+
+    XLA sees no difference between the elements: a kernel overwrites one of them, or has done so before.
+    """
     twins, space = find_twins(run.program), comparison.space
     for path, seen in actual.confluences.items():
         meeting, numbers = intended.confluences.get(path), twins.list_ways(path)
@@ -186,6 +191,6 @@ def find_shared_state(
 
 
 def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
-    """Returns the writes that some of the values with one number depend on, and others do not."""
+    """Returns the writes on which some of the values with one number depend, and others do not."""
     values = list(zip(numbers, fresh, strict=True))
     return unite(one & ~other for number, one in values for same, other in values if number == same)

@@ -1,24 +1,24 @@
-"""Which operation of the program each operand of an operation in the optimized module comes from, and what it depends on.
+"""Finds the program operation behind each operand of an optimized instruction, and the operand's dependence set.
 
-  (1) An operand is recognised by its tag: the instruction itself, or what a fusion's parameter stands for, through bitcasts
-      and get-tuple-elements, carries the tag of the operation that the operand is meant to come from.
-  (2) Twins (`reaching_definitions`) are one operation to XLA, and so are an operation and what only reshapes its result, or
-      one of the results of a kernel: an operand with the tag of either is recognised, too. So is what goes through a barrier
-      of the author's: XLA may name a collective after the barrier that it has moved the value through.
-  (3) An element of a loop's state has no tag: where both programs hand one in, at the operation's same place, they are
-      taken for the same element.
-  (4) An argument of the program needs no tag: XLA joins it with nothing.
-  (5) Nor does an operation of the author that has to do with no kernel, as an operand of a product or a sum that it is not
-      meant to be an operand of: XLA has put together what is multiplied or added one after the other.
-  (6) What an operand is made of by factors is in its place where XLA has moved these to the other operand of a product; so
-      is what it is made of by terms, in a sum.
-  (7) What XLA slices out of a joined product is named after one of the products, and recognised as that one where no
-      kernel's write is in any of them: which of them the others' operands belong to is not known.
+An operand is recognised by its tag: the instruction itself, or the value that a fusion's parameter gets, carries the
+tag of the intended operation, through bitcasts and get-tuple-elements. There are exceptions:
 
-An instruction surely is the author's operation if it is named after it. The partitioner makes many operations anew, a
-`dot.2` from each `dot_general`, that have nothing of it but the metadata, as has much that is another operation. Such an
-instruction is the author's if each operand that has to do with a kernel comes from the operation that it is meant to come
-from.
+- XLA merges twins (`reaching_definitions`), and an operation with one that only reshapes its result or takes one of a
+  kernel's results: an operand with the tag of either is recognised. The same holds for a value that goes through one of
+  the author's barriers, because XLA may name a collective after a barrier across which it moved the value.
+- An element of a loop's state has no tag: if both programs pass one in at the operation's same operand, they count as
+  the same.
+- An argument of the program needs no tag: XLA merges it with nothing.
+- XLA reassociates chains of adds and multiplies. An operand that no kernel touches may therefore appear in another link
+  of the chain; it is ignored.
+- XLA may move a scalar factor to the other operand of a product. Then `x` stands in for `x * s`. The same holds for
+  terms of a sum.
+- A slice of a joined product is named after one of the products. It is recognised as that one only if no kernel's write
+  is in any of them, because nothing says which slice belongs to which product.
+
+An instruction is the author's operation if it is named after it. The partitioner makes many operations anew, a `dot.2`
+from each `dot_general`, that share only the metadata, and so do passes that compute something else. Such an instruction
+is the author's if each operand that a kernel touches comes from the intended operation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,33 +37,33 @@ from ligerdiag.hlo.shape import iterate_leaves
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
-"""What leaves a value's bytes where they are."""
+"""Operations that leave a value's bytes in place."""
 _WHOLE = Through(bitcasts=True, tuples=True, arguments=True, asynchronous=True)
 _GATHERS = having(Trait.GATHERS)
 _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 
 type OperandEdge = tuple[TagPath, Labels]
 _UNTOUCHED: OperandEdge = (), 0
-"""An operand that has to do with no kernel."""
+"""An operand that no kernel touches."""
 _EXCHANGED, _FOLDED = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
 _RESHAPES = having(Trait.SAME_ELEMENTS)
 _ANY_ORDER = having(Trait.COMMUTES) | _EXCHANGED
 _FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
 _NOTHING = frozenset[str]()
 UNSEEN: OperandEdge = (), -1
-"""An operand that is not recognised, of which it is not known either what it depends on."""
+"""An operand that is not recognised and whose dependences are unknown too."""
 
 
 @dataclass(frozen=True, eq=False)
 class Operands:
-    """Recognises the operands of what was seen of the program's operations."""
+    """Recognises the operands of instructions that compute the program's operations."""
 
     intended: Intended
     actual: Actual
     run: Evaluations
 
     def recognise(self, path: TagPath, sighting: Sighting) -> list[OperandEdge]:
-        """Returns by operand the operation and what the operand depends on; () and -1 where it is not known."""
+        """Returns, for each operand, its operation and its dependence set; () and -1 if unknown."""
         tagged = self.intended.tagged[path]
         known = [
             _UNTOUCHED if self._is_untouched(operand, tagged) else self._recognise(operand, sighting)
@@ -73,7 +73,7 @@ class Operands:
         return [UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known]
 
     def are_own(self, path: TagPath, sighting: Sighting) -> bool:
-        """Whether each operand that has to do with a kernel is the operation's own, and there is one."""
+        """Returns whether each operand that a kernel touches is the operation's own, and there is such an operand."""
         tagged = self.intended.tagged[path]
         if len(tagged.edges) != len(sighting.instruction.operands):
             return False
@@ -84,12 +84,13 @@ class Operands:
         return self._fits(tagged, operands)
 
     def is_own(self, path: TagPath, sighting: Sighting) -> bool:
-        """Whether what was seen surely is the author's operation."""
+        """Returns whether the instruction is the author's operation."""
         return self.run.is_own(path, sighting.instruction) or self.are_own(path, sighting)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
-        """Returns what the operation is meant to have as operands, in each order in which these may be they; none where
-        nothing says which is which."""
+        """Returns every operand order consistent with what we recognised; an empty list if the operands are
+        indistinguishable.
+        """
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
             elsewhere = [seen for (edge, _), (seen, _) in zip(edges, operands, strict=True) if seen and not edge]
@@ -104,7 +105,7 @@ class Operands:
         return found
 
     def stands_for(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
-        """Whether what was seen is in the place of the operand, (2) and (6)."""
+        """Returns whether the instruction may stand in for the operand: a twin, a factor or a term of it."""
         if self._are_one(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
@@ -121,13 +122,13 @@ class Operands:
         return False
 
     def _are_one(self, one: TagPath, other: TagPath) -> bool:
-        """See (2)."""
+        """Returns whether XLA treats the two operations as one value: twins, reshapes, results of one kernel."""
         if self._twins.are_one(one, other):
             return True
         return bool(one and other) and (self._find_source(one) == other or self._find_source(other) == one)
 
     def _find_source(self, path: TagPath) -> TagPath:
-        """Returns the operation whose result, or one of whose results, is reshaped and nothing else."""
+        """Returns the operation of which this one only reshapes a result."""
         while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES and len(found.operands) == 1:
             (path,) = found.operands
         return path
@@ -138,7 +139,7 @@ class Operands:
 
     @cached_property
     def _barriers(self) -> Mapping[int, tuple[TagPath, ...]]:
-        """The last tag of each barrier of the author's to the tags of the operations that go through it."""
+        """The last tag of each of the author's barriers to the tags of the operations that go through it."""
         program, found = self.run.program, dict[int, tuple[TagPath, ...]]()
         flow = Dataflow(program, Through(bitcasts=True, barriers=True, tuples=True))
         for one in program.instructions:
@@ -158,17 +159,19 @@ class Operands:
         return False
 
     def _is_like(self, edge: TagPath, seen: OperandEdge) -> bool:
-        """Whether what was seen surely is the operand, or is an argument as that is."""
+        """Returns whether the instruction is the operand, or an argument as the operand is."""
         return seen != UNSEEN and (self._are_one(edge, seen[0]) if edge and seen[0] else edge == seen[0])
 
     def _look_through(self, path: TagPath, tagged: TaggedSet) -> TagPath:
-        """Returns what goes through a barrier in the place of the barrier, if the operation is meant to read that."""
+        """Returns the operation that goes through a barrier in place of the barrier, if the operation is meant to read
+        it.
+        """
         leaves = self._barriers.get(path[-1], ()) if path else ()
         meant = (edge for edge, _ in tagged.edges if edge)
         return next((edge for edge in meant for leaf in leaves if self._are_one((*path[:-1], leaf[-1]), edge)), path)
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
-        """See (5)."""
+        """Returns whether no kernel touches the operand, so that reassociation may have moved it here."""
         path = self.run.optimized.tags.get(operand.id, ())
         meant = self.intended.tagged.get(path)
         if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
@@ -176,8 +179,10 @@ class Operands:
         return self.run.is_own(path, operand) and all(path != edge for edge, _ in tagged.edges)
 
     def _recognise(self, operand: HloInstruction, sighting: Sighting) -> OperandEdge:
-        """Returns by (1) the tag path and dependence set; () as a path if the operand is not recognised, and `UNSEEN` if it
-        is not read from memory either, (4)."""
+        """Returns the tag path and dependence set of an operand.
+
+        The path is () if the operand is not recognised; the result is `UNSEEN` if it is not read from memory either.
+        """
         scheduled, one, is_part = sighting.scheduled, operand, False
         while True:
             path = self._get_tag(one)
@@ -196,7 +201,9 @@ class Operands:
                 return UNSEEN
 
     def _describe_read(self, sighting: Sighting, number: int, *, is_part: bool = False) -> OperandEdge:
-        """Returns the edge to what the scheduled instruction reads as this operand; is_part: it takes a part of it, (7)."""
+        """Returns the edge to the value that the scheduled instruction reads as this operand. is_part: it reads a slice
+        of a joined value.
+        """
         operand = sighting.scheduled.operands[number]
         path = self._find_tag(operand)
         labels = unite(labels for read, _, labels in sighting.reads if read == number)
@@ -206,12 +213,13 @@ class Operands:
         return path, labels
 
     def _is_part(self, value: HloInstruction) -> bool:
-        """Whether XLA takes a part of what it has joined, (7)."""
+        """Returns whether XLA takes a slice of a value that it has joined."""
         return value.opcode == "slice" and self._is_made(value)
 
     def _find_tag(self, value: HloInstruction) -> TagPath:
-        """Returns the tag of the operation whose bytes the value names; of a fusion's result, that of its last operation;
-        CARRIED of a loop's state."""
+        """Returns the tag of the operation that defines the value's bytes; of a fusion's result, that of its last
+        operation; CARRIED for a loop's state.
+        """
         module = self.run.optimized
         flow = Dataflow(module, RENAMED)
         position: Position | None = (value, ())
@@ -224,7 +232,7 @@ class Operands:
         return self._get_tag(value)
 
     def _get_tag(self, value: HloInstruction) -> TagPath:
-        """Returns the path of the operation that the instruction is named after; () of a concatenation that XLA has made."""
+        """Returns the path of the operation that the instruction is named after; () for a concatenation that XLA made."""
         is_made = value.opcode == "concatenate" and self._is_made(value)
         return () if is_made else self.run.optimized.tags.get(value.id, ())
 
@@ -235,12 +243,12 @@ class Operands:
 
 
 def _list_orders(tagged: TaggedSet) -> list[tuple[OperandEdge, ...]]:
-    """Returns what the operation is meant to have as operands, in each order that XLA may put them in."""
+    """Returns the operation's intended operands, in each order in which XLA may put them."""
     return [tagged.edges, tagged.edges[::-1]] if tagged.opcode in _ANY_ORDER else [tagged.edges]
 
 
 def _is_argument(value: HloInstruction, module: HloModule) -> bool:
-    """Whether it is an argument of the program, or its parts on all devices."""
+    """Returns whether it is an argument of the program, or its parts on all devices."""
     flow = Dataflow(module, _WHOLE)
     value, _ = flow.find_definition(value)
     while value.opcode in _GATHERS:
@@ -254,7 +262,7 @@ def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
 
 
 def find_bytes(operand: HloInstruction, sighting: Sighting, run: Evaluations) -> Position:
-    """Returns the position that defines an operand of the instruction that was seen."""
+    """Returns the position that defines an operand of the instruction."""
     flow, scheduled = Dataflow(run.optimized, RENAMED), sighting.scheduled
     value, index = flow.find_definition(operand)
     if value.opcode == "parameter" and sighting.instruction is not scheduled and not index:

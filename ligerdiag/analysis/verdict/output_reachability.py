@@ -1,25 +1,21 @@
-"""Output reachability: which outputs depend on which wrong operations, in both programs.
+"""Finds the outputs that depend on wrong operations, in both programs.
 
-One instruction can stand for several operations that the compiler merged: it tells something about an output only if the
-program, too, computes the output from the operation that it is named after. So each question needs two marks, one on the
-operation and one on the instruction, and an output is reached where it has both.
+One instruction may compute several operations that the compiler merged. It affects an output only if the program, too,
+computes the output from the operation that the instruction is named after. So each question has two marks, one on the
+operation and one on the instruction, and reaches an output that has both.
 
-Two operations of the program that are one to XLA (twins) may be one instruction, which has the name of one of them and what
-the other one should have. Behind the kernel's last call it tells nothing about an output that depends on the first one only
-through the kernel: the kernel takes away the mark of such an operation in the program, too.
+XLA computes merged values (twins) once, under one of their names. If the result is wrong for another member as well,
+outputs of that member are affected too. After the kernel's last call, dependences that go only through the kernel are
+ignored.
 
-XLA has computed twins once, under the name of one of them: where what stands there is not what another one should have
-either, an output that the program computes from that one is reached, too.
+A kernel clears the marks for its own write. A mark after its last call in the schedule stays, and covers all writes
+that the operation is wrong about.
 
-A kernel takes away the marks that say that something is wrong about its own write. A mark behind its last call, by the
-schedule, stays, and stands for all writes that the operation is wrong about.
-
-Sets of many marks are large. Of wrong operations it is enough to know one that an output depends on, for each cause:
-  (1) There are at most MARKS questions in one evaluation; where there are more wrong operations, several share a question.
-  (2) An output without both marks of such a question depends on none of them.
-  (3) With both, it may still depend on one of them here and on another there: the first question that an output answers
-      so is asked again in pieces, until it is one operation or none is left.
-  (4) What is not known after ROUNDS evaluations stays open.
+Sets of many marks are large. For each cause it is enough to know one wrong operation on which an output depends. So one
+evaluation has at most MARKS questions, and several wrong operations share a question where there are more. An output
+without both marks of such a question depends on none of its operations. With both marks, it may still depend on one
+operation here and on another one there; the first such question is asked again in pieces until one operation or none is
+left. Questions that are open after ROUNDS evaluations stay open.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,14 +34,14 @@ from ligerdiag.hlo.module import TagPath
 
 
 class TwinsThere(Protocol):
-    """What an instruction that was seen is for the twins of the operation that it is named after."""
+    """What an instruction is for the twins of the operation that it is named after."""
 
     def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
-        """Whether a twin of this wrong operation is right there, about this HiddenWrite index."""
+        """Returns whether a twin of this wrong operation is right at this instruction, about this HiddenWrite index."""
         ...
 
     def list_wrong_twins(self, write: int, path: TagPath, sighting: Sighting) -> tuple[TagPath, ...]:
-        """Lists the twins of the operation that are wrong there, too."""
+        """Lists the twins of the operation that are wrong at this instruction too."""
         ...
 
 
@@ -62,20 +58,20 @@ class Reached:
     reads: tuple[frozenset[int], ...]
     """Positions in the list of reads."""
     open: frozenset[Cause] = frozenset()
-    """Causes of which some output may still depend on one of their operations, (4)."""
+    """Causes of which some output may still depend on one of their operations, after the last evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Spot:
-    """One wrong operation, and the instruction that stands for it."""
+    """One wrong operation, and the instruction that computes it."""
 
     paths: tuple[TagPath, ...]
-    """The operation, and its twins that are wrong there."""
+    """The operation, and its twins that are wrong at the instruction."""
     instruction: int
     write: int
-    """HiddenWrite index if its kernel may still follow, which takes its marks away; else NO_KERNEL."""
+    """HiddenWrite index if its kernel may still follow and clear the marks; otherwise NO_KERNEL."""
     through: int
-    """HiddenWrite index if its kernel takes away the operation's mark in the program, too; else NO_KERNEL."""
+    """HiddenWrite index if its kernel also clears the operation's mark in the program; otherwise NO_KERNEL."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +79,7 @@ class _Question:
     """The question whether an output depends on any of these wrong operations."""
 
     write: int
-    """HiddenWrite index of the kernel that takes the mark away; NO_KERNEL if none does."""
+    """HiddenWrite index of the kernel that clears the mark; NO_KERNEL if none does."""
     spots: tuple[_Spot, ...]
     cause: Cause | None = None
 
@@ -143,7 +139,7 @@ def _find_last_calls(run: Evaluations, times: Mapping[int, int]) -> Mapping[int,
 def _find_causes(
     run: Evaluations, by_cause: Mapping[Cause, Mapping[_Spot, None]], known: tuple[set[Cause], ...]
 ) -> frozenset[Cause]:
-    """Adds to `known`, by (1) to (3), and returns what stays open, (4)."""
+    """Adds the causes that are known to `known`, and returns the open ones."""
     size = -(-sum(map(len, by_cause.values())) // MARKS)
     questions = [
         _Question(cause.write, some, cause) for cause, spots in by_cause.items() for some in batched(spots, size)
@@ -171,7 +167,7 @@ def _find_causes(
 
 
 def _settle(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...]) -> list[tuple[int, _Question]]:
-    """Adds what is certain to `known`, and returns what is left to ask."""
+    """Adds the certain ones to `known`, and returns the open ones."""
     for output, question in waiting:
         if len(question.spots) == 1 and question.cause is not None:
             known[output].add(question.cause)
@@ -179,7 +175,7 @@ def _settle(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...])
 
 
 def _split(question: _Question, others: int) -> tuple[_Question, ...]:
-    """Splits a question into as many pieces as there are marks for, one operation each if possible."""
+    """Splits a question into as many pieces as there are marks, of one operation each if possible."""
     pieces = max(2, MARKS // others)
     size = -(-len(question.spots) // pieces)
     return tuple([_Question(question.write, some, question.cause) for some in batched(question.spots, size)])

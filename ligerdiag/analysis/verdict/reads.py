@@ -1,25 +1,22 @@
-"""The verdict on every read of an overwritten value: what it gets, against what its author means.
+"""Judges every read of an overwritten value: the version that it gets, against the version that its author means.
 
-A *read* is a scheduled instruction that reads what a kernel overwrites, reads what that was copied from, or computes the
-value anew (see `def_use`). It is
-  stale      when it gets what stood there before the kernel, and what the kernel wrote is meant;
-  clobbered  when it gets what the kernel wrote, and what stood there before is meant;
-  unknown    when either of the two is not known;
-  latent     when it gets what is meant, and nothing but the schedule's order makes it so;
-  fresh      when it gets what the kernel wrote, as meant, and something forces the order;
-  original   when it gets what stood there before, as meant.
-For one hidden write and one instruction, the first of these decides:
-  (1) A read that an output is wrong or lucky because of (see `blame`) is what it makes the output.
-  (2) Where an output is wrong for this write and (1) names no read, as where XLA made one call of two: the first operation
-      in program order whose set is wrong, and from which the output is computed, is as wrong as the output.
-  (3) What is decided by hardware, by a kernel that could not be followed, or without the program as written, is unknown; so
-      is what reaches an output that is unknown for this write.
-  (4) Of an operation of the author's, the intended set says what it means, and what stood in the operand's bytes what it
-      gets. Where the two differ and (1) does not name it, it is wrong about the outputs that are wrong for this write, else
-      unknown.
-  (5) What the compiler made has no author: it is right if all outputs that it reaches are right for this write, wrong if
-      all of its users are wrong readers and wrong outputs, else unknown.
-An instruction that reads the value in several ways is what the worst of them is.
+A *read* is a scheduled instruction that reads bytes that a kernel overwrites, reads the value from which they were
+copied, or computes the value anew (see `def_use`). It is stale      if it gets the version from before the kernel, and
+the kernel's version is meant; clobbered  if it gets the kernel's version, and the version from before is meant; unknown
+if either of the two is unknown; latent     if it gets the version that is meant, and only the schedule's order makes it
+so; fresh      if it gets the kernel's version, as meant, and something forces the order; original   if it gets the
+version from before, as meant. For one hidden write and one instruction, the first of these decides:
+- If a read makes an output stale, clobbered or latent (see `blame`), the read has the same verdict.
+- If an output is wrong for this write and no such read is known, as where XLA merged two calls, the first operation in
+  program order whose set is wrong and from which the output is computed is as wrong as the output.
+- If the hardware decides, if the kernel could not be followed, or if there is no program as written, the read is
+  unknown; so is a read that reaches an output that is unknown for this write.
+- For an operation of the author, the intended set gives the version that is meant, and the operand's bytes give the
+  version that is read. If the two differ and no output is blamed on the read, it is wrong if its outputs are wrong for
+  this write, otherwise unknown.
+- An instruction of the compiler has no author: it is right if all outputs that it reaches are right for this write,
+  wrong if all of its users are wrong readers and wrong outputs, otherwise unknown.
+An instruction that reads the value in several ways has the worst of their verdicts.
 """
 
 from collections import defaultdict
@@ -52,7 +49,7 @@ class BlamedReads:
     verdicts: Verdicts
     followed: FollowedWrites
     reached: Mapping[int, int]
-    """Id of a step to the outputs that are computed from it, a bit for each by its number."""
+    """Id of a step to the outputs that are computed from it, a bit for each output."""
 
     @cached_property
     def _named(self) -> Mapping[int, list[tuple[ReadFinding, ReadKind]]]:
@@ -73,7 +70,7 @@ class BlamedReads:
         return tuple(sorted(self.verdicts.differing, key=lambda one: put_in_order(one.path)))
 
     def list(self, write: int) -> Iterator[ReadVerdict]:
-        """Lists all about this write; a step may be there several times."""
+        """Lists all reads for this write; a step may appear several times."""
         for finding, kind in self._named.get(write, ()):
             yield ReadVerdict(
                 write=write,
@@ -90,7 +87,7 @@ class BlamedReads:
                 yield from self._find_first(write, unexplained, verdict)
 
     def _find_first(self, write: int, unexplained: frozenset[str], verdict: Verdict) -> Iterator[ReadVerdict]:
-        """Finds (2): the first operations that diverge on the way to outputs that no read is blamed for."""
+        """Finds the first operations that diverge on the way to wrong outputs without a blamed read."""
         wanted = {number: name for number, name in enumerate(self.verdicts.outputs) if name in unexplained}
         bit = self.pair.space.bits_of((write,))
         left = sum(1 << number for number in wanted)
@@ -147,20 +144,20 @@ def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrite
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Read:
-    """One reader of one overwritten value that is not blamed."""
+    """One reader of one overwritten value that no output is blamed on."""
 
     performed: Performed
     reader: HloInstruction
     step: int
     operations: tuple[HloInstruction, ...]
-    """Of the reader, that read."""
+    """The reader's operations that read."""
     operand: int | None
     """operand_number of the reader; None where it computes the value anew."""
     origin: Origin
     outputs: tuple[str, ...]
-    """Of the program, that the reader reaches."""
+    """The program's outputs that the reader reaches."""
     taken_by: ReadKind
-    """The one kind that all users of the reader's result have, by (1), (2) and the verdicts; else NONE."""
+    """The one kind that all users of the reader's result have; NONE if there is no single one."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -172,14 +169,14 @@ class ReadJudge:
     followed: FollowedWrites
     _order: Order = field(default_factory=Order)
     _unknown: frozenset[int] = field(init=False)
-    """Indices of the writes about which nothing is known, (3)."""
+    """Indices of the writes about which nothing is known."""
     _raced: frozenset[tuple[int, int]] = field(init=False)
     _by_output: Mapping[tuple[str, int], Verdict] = field(init=False)
-    """(Output name, HiddenWrite index) to what the write does to the output, where it is not fresh."""
+    """(Output name, HiddenWrite index) to the write's effect on the output, if it is not fresh."""
     _reached: Mapping[int, int] = field(init=False)
-    """Id of a step to the outputs that it reaches, a bit for each by its number."""
+    """Id of a step to the outputs that it reaches, a bit for each output."""
     _users: Mapping[int, set[int]] = field(init=False)
-    """Id of a step to those that use its values."""
+    """Id of a step to the steps that use its values."""
     _results: Mapping[int, list[str]] = field(init=False)
     """Id of a step to the outputs that it computes."""
 
@@ -212,7 +209,7 @@ class ReadJudge:
             yield from _merge((*named, *others))
 
     def _list_others(self, one: Performed, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
-        """Yields the reads that (1) and (2) do not name. known: id of a step to its kind by (1) and (2)."""
+        """Yields the reads that no output is blamed on. known: id of a step to its kind, if an output is blamed on it."""
         readers, overwritten = self.followed.flow.readers, one.overwritten
         seen: set[int] = set()
         found: list[tuple[HloInstruction, tuple[HloInstruction, ...], int | None, Origin]] = []
@@ -238,14 +235,14 @@ class ReadJudge:
             )
 
     def _find_taken(self, step: int, write: int, known: Mapping[int, ReadKind]) -> ReadKind:
-        """Returns the one kind that all users of the step's result have; NONE if there is none."""
+        """Returns the one kind that all users of the step's result have; NONE if there is no single one."""
         kinds = {known.get(user, ReadKind.NONE) for user in self._users.get(step, ())}
         said = [self._by_output.get((name, write), Verdict.FRESH) for name in self._results.get(step, ())]
         kinds |= {WRONG_KINDS.get(verdict, ReadKind.NONE) for verdict in said}
         return kinds.pop() if len(kinds) == 1 else ReadKind.NONE
 
     def _judge_read(self, read: _Read) -> ReadVerdict:
-        """Judges a read that (1) and (2) do not name."""
+        """Judges a read that no output is blamed on."""
         write = read.performed.write.index
         decisions = [self._decide(read, one) for one in read.operations]
         kind, cause = max(decisions, key=lambda one: READ_KIND_ORDER.index(one[0]), default=_UNDECIDED)
@@ -282,7 +279,7 @@ class ReadJudge:
     def _compare(
         self, write: int, tagged: TaggedSet, sighting: Sighting | None, seen: ReadKind, *, gets: bool
     ) -> ReadKind:
-        """Judges an operation of the author's, (4)."""
+        """Judges a read by an operation of the author."""
         space, comparison = self.pair.space, self.verdicts.comparison
         bit = space.bits_of((write,))
         fresh = bool(tagged.labels & space.all_fresh(write))
@@ -301,7 +298,7 @@ class ReadJudge:
         return next((one for one in found if one.instruction is operation), None)
 
     def _find_gets(self, read: _Read, sighting: Sighting | None) -> bool | None:
-        """Whether it reads what the kernel wrote; None where that is not known."""
+        """Returns whether the read gets the kernel's version; None if unknown."""
         if read.origin is not Origin.VALUE:
             return False
         space, write, overwritten = self.pair.space, read.performed.actual, read.performed.overwritten
@@ -324,7 +321,7 @@ class ReadJudge:
         return ReadKind.FRESH if self._order.is_forced(read.performed.actual.frames, frames) else ReadKind.LATENT
 
     def _are_right(self, outputs: tuple[str, ...], write: int) -> bool:
-        """Whether all these outputs are right for the write, (5)."""
+        """Returns whether all these outputs are right for the write."""
         right = (None, Verdict.LATENT)
         return bool(outputs) and all(self._by_output.get((name, write)) in right for name in outputs)
 

@@ -1,28 +1,24 @@
-"""The verdict without the program as written: what the schedule alone tells, and the parameters behind its values.
+"""Judges a schedule without the program as written, and finds the entry parameters behind its values.
 
-Without the author's order, and what each reader should see:
-  (1) An output that depends neither on what a kernel wrote behind XLA's back, nor on any entry parameter from which the
-      overwritten value was computed, is fresh: there is nothing of the value in it, overwritten or not, copied or computed
-      once more. What the kernel returns is not free of it: XLA may have merged two calls, of which the second was to see
-      what the first had written.
-  (2) Every other output is unknown: whether its author wants to see the write cannot be told.
-  (3) Where the overwritten value is computed from no parameter, the program may compute it once more anywhere: all outputs
-      are unknown.
-  (4) An output with a part that races with a kernel (see `races`) is unknown.
-Without a schedule there is no order either, and every output is unknown as soon as there is a hidden write.
+Without the program, the author's order and the version that each reader should see are unknown. An output is fresh only
+if it depends neither on a hidden write nor on any entry parameter from which the overwritten value was computed: then
+it contains nothing of the value, overwritten, copied or recomputed. A kernel's result does not count as free of it,
+because XLA may have merged two calls of which the second should see the first one's write. Every other output is
+unknown. If the overwritten value is computed from no parameter, the program may recompute it anywhere, and all outputs
+are unknown. An output with a part that races with a kernel (see `races`) is unknown. Without a schedule every output is
+unknown as soon as there is a hidden write.
 
-The parameters behind a value are found by a slice backwards, element by element where tuples are taken apart:
-  (5) What only passes a value on is looked through, see `hlo.dataflow`: into fusions, calls, branches and loops, and out of
-      them to all callers.
-  (6) Of a conditional also what chooses the branch, of a loop also what its condition returns.
-  (7) Every other operation: all of its operands. A kernel that overwrites a value adds all that it reads.
+A backward slice finds the parameters behind a value, element by element for tuples. It looks through operations that
+only pass a value on (see `hlo.dataflow`): into fusions, calls, branches and loops, and out to all callers. It includes
+a conditional's predicate and a loop's condition, and all operands of any other operation. A kernel that overwrites a
+value adds everything that it reads.
 
-Donated arguments that XLA mixes up (https://github.com/jax-ml/jax/issues/39625) make outputs wrong without any kernel:
-  (8) A buffer assignment that has an entry parameter in another one's allocation makes whoever reads the one get the other.
-      Unknown are the outputs behind which such a parameter stands, and those that are handed out in its place.
-  (9) A compile for a GPU that is not there never shows that, but for the GPU of the machine XLA leaves out copies that it
-      needs where one computed value of one element is returned in the place of three donated arguments or more, two of
-      which are returned as they are, too. Seen on an H200 with jaxlib 0.11.2: `tests/analysis/programs/donated.py`.
+Donated arguments that XLA mixes up (https://github.com/jax-ml/jax/issues/39625) make outputs wrong without any kernel.
+If the buffer assignment puts an entry parameter in another one's allocation, a reader of one gets the other: every
+output that depends on such a parameter is unknown, and so is every output that takes its place. A compile for a GPU
+that is not there never shows this. A compile for the machine's own GPU omits copies that it needs if one computed value
+of one element is returned in place of three or more donated arguments, two of which are also returned unchanged. Seen
+on an H200 with jaxlib 0.11.2: `tests/analysis/programs/donated.py`.
 """
 
 from collections import defaultdict
@@ -43,7 +39,7 @@ from ligerdiag.model.findings import Verdict
 _NAMES = Through(bitcasts=True, barriers=True, tuples=True)
 _COPIED_FROM = replace(_NAMES, fusions=True, arguments=True)
 _MIXED_UP = 3
-"""Arguments that have one value returned in their place."""
+"""Number of arguments in whose place one value is returned."""
 _MADE_FROM = replace(_NAMES, calls=True, fusions=True, branches=True, loop_entry=True, loop_back=True, arguments=True)
 
 
@@ -61,7 +57,7 @@ class BackwardSlices:
             self._overwritten[value.id].append((index, call))
 
     def find_parameters(self, value: HloInstruction, index: ShapeIndex = ()) -> frozenset[int]:
-        """Returns the numbers of the entry parameters behind this leaf of the value, or all of it, (5) to (7)."""
+        """Returns the numbers of the entry parameters behind this leaf of the value, or behind all of it."""
         parameters = {parameter.id for parameter in self._module.entry.parameters}
         found = search([(value, index)], self._list_sources)
         return frozenset(one.proto.parameter_number for one, _ in found if one.id in parameters)
@@ -83,22 +79,22 @@ class BackwardSlices:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MixedUp:
-    """Donated arguments that XLA gives one buffer."""
+    """Donated arguments to which XLA gives one buffer."""
 
     parameters: frozenset[int]
     """Their numbers."""
     outputs: frozenset[int]
-    """Numbers of the outputs that may be wrong, (8)."""
+    """Numbers of the outputs that may be wrong."""
     is_seen: bool
-    """By the buffer assignment, (8); else by (9)."""
+    """Whether the buffer assignment shows it; otherwise the known pattern does."""
     value: HloInstruction
-    """A parameter, or the value that is returned in their place."""
+    """A parameter, or the value that is returned in its place."""
 
 
 def find_mixed_up(module: HloModule, buffers: BufferAssignment | None, *, is_described: bool) -> MixedUp | None:
-    """Finds donated arguments that XLA mixes up, or is known to when it compiles for a GPU that is there.
+    """Finds donated arguments that XLA mixes up, or is known to mix up when it compiles for the machine's own GPU.
 
-    is_described: it compiled for one that was not.
+    is_described: XLA compiled for a described GPU.
     """
     if not module.input_output_alias.entries:
         return None
@@ -114,7 +110,7 @@ def find_mixed_up(module: HloModule, buffers: BufferAssignment | None, *, is_des
 
 
 def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloInstruction, frozenset[int]] | None:
-    """Finds an entry parameter that lies in the allocation of others, and the numbers of all of these, (8)."""
+    """Finds an entry parameter in the allocation of others, and the numbers of all of these."""
     positions = Positions(module, buffers)
     found: set[int] = set()
     displaced: HloInstruction | None = None
@@ -130,7 +126,7 @@ def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloIn
 
 
 def _find_likely(module: HloModule) -> tuple[HloInstruction, frozenset[int]] | None:
-    """Finds a value that is returned in the place of donated arguments, and their numbers, (9)."""
+    """Finds a value that is returned in place of donated arguments, and their numbers."""
     root, flow = module.entry.root, Dataflow(module, _COPIED_FROM)
     parameters = {one.id: one.proto.parameter_number for one in module.entry.parameters}
     donated = {tuple(one.output_shape_index): one.parameter_number for one in module.input_output_alias.entries}
@@ -151,7 +147,7 @@ def _find_likely(module: HloModule) -> tuple[HloInstruction, frozenset[int]] | N
 
 
 def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[int]:
-    """Lists the numbers of the outputs behind which one of the parameters stands, or which take its place, (8)."""
+    """Lists the numbers of the outputs that depend on one of the parameters, or take its place."""
     slices, root = BackwardSlices(module, ()), module.entry.root
     entries = module.input_output_alias.entries
     taken = {tuple(one.output_shape_index) for one in entries if one.parameter_number in parameters}
@@ -161,7 +157,7 @@ def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[
 
 
 def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Mapping[str, OutputVerdict]:
-    """Decides what each output is by what the schedule alone tells."""
+    """Judges each output by the schedule alone."""
     unknown: Mapping[str, set[int]] = {name: {write.index for write in pair.writes} for name in output_names}
     if pair.writes and pair.optimized.is_scheduled:
         unknown = _find_unknown(pair.optimized, output_names, pair.writes)
@@ -174,7 +170,7 @@ def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> M
 
 
 def _find_unknown(module: HloModule, names: tuple[str, ...], writes: tuple[HiddenWrite, ...]) -> Mapping[str, set[int]]:
-    """Maps each output to the writes with whose overwritten value it has a parameter in common, (1) and (3)."""
+    """Maps each output to the writes whose overwritten value shares a parameter with it, or has none."""
     slices = BackwardSlices(module, [(write.call, write.operand) for write in writes])
     overwritten = {w.index: slices.find_parameters(w.call.operands[w.operand]) for w in writes}
     root = module.entry.root

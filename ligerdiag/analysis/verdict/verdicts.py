@@ -1,22 +1,21 @@
-"""The front door: takes both evaluations and decides, once, what each output is; nothing else changes a verdict.
+"""Takes both evaluations and decides once what each output is; nothing else changes a verdict.
 
-In this order, each step with a definition of its own:
-  (1) `comparison`           compares the two dependence sets of each output: stale, clobbered, latent, unknown or fresh;
-  (2) `first_divergence`     finds the operations and operands whose sets differ;
-  (3) `blame`                makes outputs worse whose own sets agree, and names the reads where it begins;
-  (4) `ambiguity_search`     finds what cannot be told;
-  (5) this file              makes those outputs unknown, and takes back the reads that were blamed for them.
-Of (2) and (3) `bystanders` takes back the kernels whose bytes nobody reads wrongly.
-Without the program as written, `schedule_alone` takes the place of (1) to (5). `reads` judges every read of an overwritten
+The steps, in this order, each defined in its own module:
+
+- `comparison` compares the two dependence sets of each output: stale, clobbered, latent, unknown or fresh;
+- `first_divergence` finds the operations and operands whose sets differ;
+- `blame` makes outputs worse whose own sets agree, and names the reads where they start to be wrong;
+- `bystanders` takes the blame from kernels whose bytes nobody reads wrongly;
+- `ambiguity_search` finds outputs that depend on something unknown; this module makes them unknown, and drops the reads
+  that were blamed for them.
+
+Without the program as written, `schedule_alone` replaces all of these. `reads` judges every read of an overwritten
 value from these verdicts, so that no read contradicts the output that it makes wrong.
 
-Unknown propagation: ambiguities, and instructions without a believable name, make outputs unknown.
-
-(1) An output is unknown for a hidden write W when it depends on an ambiguity about W (see `ambiguities`), whatever else W
-    does to it. Reads that are blamed for such an output are no longer blamed for it. What another write does to the same
-    output stands.
-(2) The schedule is evaluated once more, with the ORIG labels of `Belief.find_possible_carriers`. An output that is then
-    worse about a write than it was depends on a name that is missing, or that cannot be believed: it is ambiguous.
+An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever
+else the write does to it; another write's effect on the output stands. To find missing names, the schedule is evaluated
+once more with the ORIG labels of `Belief.find_possible_carriers`: an output that gets worse about a write depends on a
+name that is missing or cannot be trusted, and is ambiguous.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +47,7 @@ def add_unidentified(
     comparison: Comparison,
     run: Evaluations,
 ) -> Ambiguities:
-    """Adds the ambiguities of (2). outputs: as they are without ambiguities."""
+    """Adds the ambiguities of missing or untrusted names. outputs: the verdicts without ambiguities."""
     if not possible:
         return ambiguities
     carried = {number: run.carried.get(number, 0) | possible.get(number, 0) for number in (*run.carried, *possible)}
@@ -66,15 +65,15 @@ def add_unidentified(
 
 
 def _is_worse(verdict: Verdict, was: Verdict) -> bool:
-    """Whether it would be worse, and was not wrong anyway."""
+    """Returns whether the output gets worse, and was not wrong already."""
     order = VERDICT_ORDER.index
     return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities, crossed: frozenset[int] = frozenset()) -> Blamed:
-    """Makes outputs unknown by (1), and takes back the reads that were blamed for them.
+    """Makes outputs unknown that depend on an ambiguity, and drops the reads that were blamed for them.
 
-    crossed: writes around which the author's order is not known: nothing is said of what depends on them.
+    crossed: writes around which the author's order is unknown; nothing is said about values that depend on them.
     """
     unclear = {(name, one.write) for name, about in ambiguities.items() for one in about}
     unclear |= {
@@ -90,9 +89,9 @@ def propagate(found: Blamed, ambiguities: Ambiguities, crossed: frozenset[int] =
 
 
 def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluations: Evaluations) -> tuple[Blamed, Ambiguities]:
-    """Takes back what is said of an output and a write that overwrites other rows than those it is computed from.
+    """Drops a cause if the output only uses rows that the kernel does not write.
 
-    Of what cannot be taken back, rows that are left alone may be all that is read: right numbers contradict nothing.
+    Marks the remaining causes as not contradicted by correct numbers: the rows that are read may be untouched.
     """
     written, forgiven = evaluations.find_apart()
     apart = dict(zip(found.outputs, forgiven, strict=False))
@@ -132,7 +131,7 @@ def add_crowded(ambiguities: Ambiguities, crowded: Mapping[str, set[int]]) -> Am
 
 
 def add_mixed(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
-    """Adds an ambiguity for each loop or conditional of which it is not known whether it mixes values up."""
+    """Adds an ambiguity for each loop or conditional that may return one merged value for another."""
     added = {
         name: frozenset(
             Ambiguity(write, Reason.MIXED, 0)
@@ -153,7 +152,7 @@ _WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 
 def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:
-    """Keeps the outputs that reads surely reach, and the reads that surely reach one."""
+    """Keeps the outputs that reads certainly reach, and the reads that certainly reach one."""
     settled = [
         replace(read, outputs=tuple([name for name in read.outputs if (name, read.write.index) not in unclear]))
         for read in reads
@@ -182,34 +181,35 @@ class Verdicts:
     """Output name to the ambiguities that make it unknown."""
     comparison: Comparison
     differing: tuple[Differing, ...] = ()
-    """Operations with a wrong set."""
+    """Operations whose actual set is wrong."""
     mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Output name to the names of the scheduled loops and conditionals that give it one value for another one that is the
-    same to XLA."""
+    """Output name to the names of the scheduled loops and conditionals that give it one merged value for another."""
     decided: frozenset[str] = frozenset()
-    """Outputs that only decisions make wrong, such as a wrong predicate: numbers may be right all the same."""
+    """Outputs that are wrong only through decisions, such as a wrong predicate: their numbers may be right."""
     merged: frozenset[int] = frozenset()
-    """Hidden writes of calls that XLA runs as one with another, and of those others."""
+    """Hidden writes of calls that XLA merged with another one, and of those others."""
     gone: frozenset[int] = frozenset()
-    """Hidden writes that the schedule does not perform at all, not even as one with another."""
+    """Hidden writes that the schedule does not perform, not even as part of a merged call."""
 
     def list_unexplained(self, write: int, verdict: Verdict) -> tuple[str, ...]:
-        """Returns the names of the outputs that this write makes stale, or clobbered, and that no read is blamed for."""
+        """Returns the names of the outputs that this write makes stale or clobbered without a blamed read."""
         reads = self.stale if verdict is Verdict.STALE else self.clobbered
         explained = {name for read in reads if read.write.index == write for name in read.outputs}
         wrong = [n for n, o in self.outputs.items() if any(c.write == write and c.verdict is verdict for c in o.causes)]
         return tuple([name for name in wrong if name not in explained])
 
     def list_mixing(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the names of the loops and conditionals that mix values up for any of these outputs."""
+        """Returns the names of the loops and conditionals that mix up merged values for any of these outputs."""
         return tuple(dict.fromkeys(one for name in names for one in self.mixed.get(name, ())))
 
     def misses_merged_call(self, name: str) -> bool:
-        """Whether the output is stale for want of a call that XLA took for the same as another."""
+        """Returns whether the output is stale because XLA merged a call with another one."""
         return not self.merged.isdisjoint(self._list_missed(name))
 
     def misses_only_gone_calls(self, name: str) -> bool:
-        """Whether no call that the output is stale for want of is in the schedule, not even as one with another."""
+        """Returns whether every call whose write the output misses is gone from the schedule, also as part of a merged
+        call.
+        """
         missed = self._list_missed(name)
         return bool(missed) and missed <= self.gone
 
@@ -221,21 +221,21 @@ class ReadCause(StrEnum):
     """The definition in `reads` that decides a read."""
 
     BLAMED = "blamed"
-    """(1): an output is wrong, or right by luck, because of it."""
+    """An output is wrong, or right by luck, because of it."""
     DIVERGES_FIRST = "diverges first"
-    """(2): the first operation that is wrong on the way to an output whose wrong read has no other name."""
+    """It is the first wrong operation on the way to an output whose wrong read has no other name."""
     UNDECIDED = "undecided"
-    """(3): nothing tells which value it gets, or which one is meant."""
+    """The version that it gets, or the one that is meant, is unknown."""
     UNKNOWN_OUTPUT = "unknown output"
-    """(3): it reaches an output that is unknown for this write."""
+    """It reaches an output that is unknown for this write."""
     OPERATION = "operation"
-    """(4): the operation of the author's means that value, or another one."""
+    """The author's operation means this version, or another one."""
     USERS = "users"
-    """(5): by all that is computed from it."""
+    """All values computed from it decide."""
 
     @property
     def is_of_outputs(self) -> bool:
-        """Whether verdicts of outputs say it: (1) and (2)."""
+        """Returns whether verdicts of outputs decide the read."""
         return self in (ReadCause.BLAMED, ReadCause.DIVERGES_FIRST)
 
 
@@ -252,7 +252,7 @@ class ReadVerdict:
     place: Place
     """The place of the value that it reads."""
     outputs: tuple[str, ...]
-    """Outputs that it reaches; of a wrong or lucky read, those that it makes so."""
+    """Outputs that it reaches; for a wrong or lucky read, the outputs that it makes so."""
     evidence: ReadFinding | None = None
     """The evidence, if the read is blamed for these outputs."""
 
@@ -260,10 +260,10 @@ class ReadVerdict:
 def judge(
     pair: EvaluatedPair, evaluations: Evaluations, output_names: tuple[str, ...], possible: Mapping[int, Labels]
 ) -> Verdicts:
-    """Decides what each output is.
+    """Judges each output.
 
-    evaluations: runs either program once more, with marks on what is asked about. possible: ORIG labels that instructions
-    without a name that can be believed may carry, by instruction id (see `belief`).
+    evaluations: evaluates either program once more, with marks on the instructions in question. possible: ORIG labels
+    that instructions without a trusted name may carry, by instruction id (see `belief`).
     """
     comparison = _create_comparison(pair, evaluations.carriers)
     intended, actual = pair.intended.outputs, pair.actual.outputs
@@ -319,17 +319,17 @@ def judge(
 
 
 def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
-    """Decides what each output is where there is no program to compare the schedule with."""
+    """Judges each output if there is no program to compare the schedule with."""
     return Verdicts(outputs=judge_outputs_alone(pair, output_names), comparison=_create_comparison(pair))
 
 
 def doubt_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Makes those outputs unknown that are right as far as the kernels go."""
+    """Downgrades otherwise-correct outputs to unknown."""
     return _make_worse(verdicts, numbers, Verdict.UNKNOWN)
 
 
 def lose_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Makes those outputs clobbered that depend on bytes in which XLA has written another value; what is stale stays so."""
+    """Makes outputs clobbered that depend on bytes in which XLA has written another value; stale ones stay stale."""
     return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
 
 
@@ -338,7 +338,7 @@ def _make_worse(verdicts: Verdicts, numbers: frozenset[int], least: Verdict) -> 
 
 
 def worsen_outputs(verdicts: Verdicts, names: Sequence[str], verdict: Verdict) -> Verdicts:
-    """Makes those outputs at least as bad as that."""
+    """Makes those outputs at least as bad as the given verdict."""
     outputs = {
         name: replace(output, verdict=find_worst((output.verdict, verdict))) if name in names else output
         for name, output in verdicts.outputs.items()

@@ -18,11 +18,10 @@ from ligerdiag.bisect.passes.synthetic_schedules import SchedulePolicy, inline_c
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.hlo.aliasing import build_must_alias_buffers
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Verdict
-
-_SHARDY = "xla.sdy."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,7 +96,7 @@ def judge_module(
 
 def _has_boundary(module: HloModule) -> bool:
     return any(
-        call.proto.custom_call_target.startswith(_SHARDY) and sum(1 for _ in iterate_leaves(call.shape)) > 1
+        is_call_with(call, CallTrait.SHARDY) and sum(1 for _ in iterate_leaves(call.shape)) > 1
         for _, call in module.iterate_custom_calls()
     )
 

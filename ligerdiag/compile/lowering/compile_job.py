@@ -59,7 +59,7 @@ from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
 from ligerdiag.compile.lowering.lowering import LoweredCase, assume_capability, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
-from ligerdiag.hlo.dataflow import PARTITIONED
+from ligerdiag.hlo.custom_calls import PARTITIONED
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
 from ligerdiag.toolchains.catalogue import strip_comments
 from ligerdiag.toolchains.toolchain import compute_important_environment

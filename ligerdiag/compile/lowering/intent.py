@@ -49,6 +49,7 @@ from ligerdiag.compile.lowering.recomputed import (
     wrapped,
 )
 from ligerdiag.compile.lowering.tags import read_tag
+from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.module import ADDED_BARRIER
 
 _KEPT = frozenset({
@@ -91,8 +92,7 @@ def _protect(operation: Any) -> None:
 
 def _carries_kernel(call: Any) -> bool:
     """Returns whether it is kept whoever uses it: the loop or function around it may be dead."""
-    target = ir.StringAttr(call.attributes["call_target_name"]).value
-    return any(library in target for library in ("triton", "mosaic_gpu"))
+    return has_trait(ir.StringAttr(call.attributes["call_target_name"]).value, CallTrait.KERNEL_BY_NAME)
 
 
 def _is_dead(operation: Any) -> bool:

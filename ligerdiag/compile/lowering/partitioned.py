@@ -43,7 +43,7 @@ from ligerdiag.compile.lowering.tags import (
     walk_operations,
 )
 from ligerdiag.errors import is_project_file
-from ligerdiag.hlo.dataflow import PARTITIONED
+from ligerdiag.hlo.custom_calls import PARTITIONED
 
 _LIBRARIES = ("jax._src.custom_partitioning", "jax.experimental.custom_partitioning")
 _BUILD = "build_mlir_module_helper"

@@ -20,6 +20,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.lowering.tags import read_tag, walk_operations
+from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 
 type AliasPath = tuple[tuple[int, int, int], ...]
 """Region, block and position at each level, from the module down to an operation."""
@@ -29,8 +30,6 @@ CALL = "func.call"
 RETURN = "func.return"
 FUNCTION = "func.func"
 CUSTOM_CALL = "stablehlo.custom_call"
-OTHER_TARGETS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "shape_assertion", "xla.sdy.")
-"""Prefixes of the targets of custom calls that belong to the partitioner, and are no kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +223,7 @@ class Program:
 
 def is_kernel(operation: Any) -> bool:
     """Returns whether it is a custom call that may be a kernel."""
-    return operation.name == CUSTOM_CALL and not read_target(operation).startswith(OTHER_TARGETS)
+    return operation.name == CUSTOM_CALL and not has_trait(read_target(operation), CallTrait.FOR_PARTITIONER)
 
 
 def read_target(operation: Any) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from ligerdiag.hlo.dataflow import PARTITIONED
+from ligerdiag.hlo.custom_calls import PARTITIONED
 
 _BINDINGS: Any = ir
 _HAS_CLASSES = hasattr(_BINDINGS, "NameLoc")

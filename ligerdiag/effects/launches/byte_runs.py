@@ -1,4 +1,4 @@
-"""Sets of bytes of one buffer, program by program, as runs of consecutive bytes; and questions about them."""
+"""Represents sets of bytes of one buffer, for each program, as runs of consecutive bytes, with set operations."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from ligerdiag.effects.launches.index_values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ByteRuns:
-    """Run k: bytes start[k] to stop[k] (excluded), of program[k]. All three [runs]."""
+    """Run k: bytes start[k] to stop[k] (exclusive) of program[k]. All three [runs]."""
 
     program: IndexArray
     start: IndexArray
@@ -57,7 +57,7 @@ def concatenate(parts: list[ByteRuns]) -> ByteRuns:
 def make_runs(
     offset: Linear | Dense, width: int, mask: MaskBox | Dense | Unknown | None, active: Mask, budget: Budget
 ) -> ByteRuns:
-    """Returns the bytes of elements of `width` bytes at the offsets where the mask is true; all where it is None or
+    """Returns the bytes of elements of `width` bytes at the offsets where the mask is true; all if it is None or
     Unknown.
 
     active: [programs].
@@ -140,7 +140,7 @@ def _make_dense_runs(
 
 
 def _join_consecutive(runs: ByteRuns) -> ByteRuns:
-    """Fewer runs of the same bytes: one that begins where the one before it ends is joined to it."""
+    """Returns the same bytes in fewer runs: one that begins where the previous one ends is joined to it."""
     if len(runs) < 2:
         return runs
     first = np.ones(len(runs), bool)
@@ -151,8 +151,7 @@ def _join_consecutive(runs: ByteRuns) -> ByteRuns:
 
 
 def merge(runs: ByteRuns, budget: Budget, *, apart: bool = True) -> ByteRuns:
-    """Returns the same bytes in runs that neither touch nor overlap, sorted; programs are kept apart, or treated as
-    one."""
+    """Returns the same bytes in sorted runs that neither touch nor overlap; programs stay separate, or count as one."""
     if not len(runs):
         return runs
     budget.spend(4 * len(runs))
@@ -170,12 +169,12 @@ def merge(runs: ByteRuns, budget: Budget, *, apart: bool = True) -> ByteRuns:
 
 
 def covers(merged: ByteRuns, size: int) -> bool:
-    """Returns whether merged runs, programs treated as one and none beyond `size`, hold all bytes from 0 to `size`."""
+    """Returns whether merged runs, with programs as one and none beyond `size`, have all bytes from 0 to `size`."""
     return size == 0 or (len(merged) == 1 and int(merged.start[0]) <= 0 and int(merged.stop[0]) >= size)
 
 
 def _find_owners(runs: ByteRuns, merged: ByteRuns) -> Mask:
-    """Per run whether one merged run of the same program holds all of it; merged: programs kept apart."""
+    """Returns for each run whether one merged run of the same program contains it; merged: programs separate."""
     if not len(merged):
         return np.zeros(len(runs), bool)
     low = min(int(runs.start.min()), int(merged.start.min()))
@@ -192,21 +191,21 @@ def holds(merged: ByteRuns, runs: ByteRuns) -> bool:
 
 
 def intersect(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
-    """Returns the bytes, program by program, that both have; both merged, programs kept apart."""
+    """Returns the bytes, for each program, that both have; both merged, programs separate."""
     if not len(one) or not len(other):
         return make_empty()
     return _select(one, other, 3, budget)
 
 
 def subtract(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
-    """Returns the bytes, program by program, of `one` that `other` does not have; both merged, programs kept apart."""
+    """Returns the bytes, for each program, of `one` that `other` lacks; both merged, programs separate."""
     if not len(one) or not len(other):
         return one
     return _select(one, other, 1, budget)
 
 
 def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> ByteRuns:
-    """Bytes of `one` count 1, of `other` 2, of both 3: those that count as much as is wanted."""
+    """Returns the bytes with the wanted count: bytes of `one` count 1, of `other` 2, of both 3."""
     budget.spend(8 * (len(one) + len(other)))
     low = min(int(one.start.min()), int(other.start.min()))
     lift = max(int(one.stop.max()), int(other.stop.max())) - low + 1

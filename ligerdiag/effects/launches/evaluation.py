@@ -1,13 +1,12 @@
 """Follows a kernel's Triton IR for all programs of a launch at once, as far as its numbers do not come from memory.
 
-1. Values are those of `index_values`; `active` says which programs are at an operation. Control that is known splits the
-   programs; control that depends on data is followed both ways (`trace`, 2).
-2. A loop whose number of rounds is known is run round by round, each program its own number of rounds. Any other loop
-   is followed once, with Unknown for the values that it carries round.
-3. Blocks of a function are followed as a tree from its entry to each return.
-4. A load whose result nobody uses is none. An operation that is not known here gives Unknown; its possible effects on
-   memory are left to `pointer_flow`. The same holds for one that is not wanted (`launch_demand`), and for one with too
-   many elements.
+Values are those of `index_values`; `active` says which programs are at an operation. Known control flow splits the
+programs; control flow that depends on data is followed both ways (see `trace`). A loop with a known trip count runs
+iteration by iteration, each program its own number of times. Any other loop is followed once, with Unknown for its
+carried values. Blocks of a function are followed as a tree from its entry to each return. A load with an unused result
+does not count. An unknown operation gives Unknown, and `pointer_flow` covers its possible effects on memory. The same
+holds for an operation that `trace.Demand` does not want, and for one with too many elements.
+
 Raises TooLargeError when the budget is spent, NotFollowedError for any other kind of control flow.
 """
 
@@ -43,7 +42,7 @@ DEPTH = 64
 
 
 class NotFollowedError(Exception):
-    """The control flow that is not followed, in one line."""
+    """Control flow that is not followed; the message is one line."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -78,7 +77,7 @@ class Evaluation:
         budget: Budget,
         reaches: Callable[[Function, Operation], bool] | None,
     ) -> None:
-        """reaches: whether a memory operation of a function matters; all do, and all values, where None."""
+        """reaches: whether a memory operation of a function matters; None if all do, and all values."""
         self._module, self._place, self._trace, self._budget = module, place, trace, budget
         self._demand = Demand(module, reaches)
         self._used: dict[str, frozenset[int]] = {}
@@ -111,7 +110,7 @@ class Evaluation:
         return choose(taken, new, old, self._budget)
 
     def _run_from(self, frame: _Frame, block: int, active: Mask, length: int) -> None:
-        """See 3 above."""
+        """Follows the blocks of a function as a tree, from this one to each return."""
         if length > DEPTH:
             raise NotFollowedError(f"the branches of `{frame.function.name}` go on too long")
         for op in frame.function.get_operations(-1, 0, block):
@@ -157,7 +156,9 @@ class Evaluation:
         self._split(frame.get(op.operands[0]), active, follow)
 
     def _split(self, condition: IndexValue, active: Mask, follow: Callable[[int, Mask], None]) -> Mask | None:
-        """Follows way 0 where the condition holds and way 1 elsewhere; which programs went way 0, None where unknown."""
+        """Follows branch 0 where the condition holds and branch 1 elsewhere; returns which programs took 0, None if
+        unknown.
+        """
         if isinstance(condition, MaskBox) and not condition.shape:
             gate = np.broadcast_to(condition.gate, active.shape)
             if (active & gate).any():
@@ -208,7 +209,7 @@ class Evaluation:
                 frame.put(op.results, results)
 
     def _run_block(self, frame: _Frame, op: Operation, region: int, active: Mask) -> tuple[IndexValue, ...]:
-        """Returns the only block of a region; what its terminator hands on."""
+        """Runs the only block of a region; returns its terminator's values."""
         if region >= len(op.regions) or not op.regions[region]:
             return ()
         if len(op.regions[region]) > 1:
@@ -276,7 +277,7 @@ class Evaluation:
         frame.put(op.results, results)
 
     def _run_unknown_loop(self, frame: _Frame, op: Operation, active: Mask, carried: Sequence[IndexValue]) -> None:
-        """See 2 above."""
+        """Follows a loop with an unknown trip count once, with Unknown for its carried values."""
         first, *rest = (region[0].arguments if region else () for region in op.regions)
         iterated = first[1:] if op.name == "scf.for" else first
         roots = [get_roots(value) for value in carried]
@@ -307,7 +308,7 @@ class Evaluation:
         frame.put(op.results, results)
 
     def _mix(self, frame: _Frame, op: Operation) -> None:
-        """Reductions, scans and maps: nothing is known of what they compute, and their regions reach no memory."""
+        """Handles reductions, scans and maps: their results are Unknown, and their regions access no memory."""
         if not self._demand.is_silent_inside(frame.function, op.index):
             raise NotFollowedError(f"`{op.name}` in `{frame.function.name}` reaches memory")
         found = forget(*frame.take(op.operands))

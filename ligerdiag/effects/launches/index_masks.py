@@ -1,6 +1,5 @@
-"""Truth values and shapes of index values: comparisons, joins, selects; splat, expand, broadcast, transpose, reshape.
-
-Truth values of a kernel: how comparisons make them, how they are joined, and what they select.
+"""Computes booleans and shapes of index values: comparisons, joins, selects; splat, expand, broadcast, transpose,
+reshape.
 
 Sources as in `memory`.
 """
@@ -27,12 +26,12 @@ COMPARISONS = frozenset({"eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "
 
 
 def ceil_divide(a: IndexArray, b: IndexArray) -> IndexArray:
-    """Division that rounds up."""
+    """Returns the quotient, rounded up."""
     return -((-a) // b)
 
 
 def add(left: Linear, right: Linear, sign: int) -> Linear:
-    """left + sign * right, of one shape."""
+    """Returns left + sign * right, of one shape."""
     steps: list[IndexArray | None] = []
     for one, other in zip(left.steps, right.steps, strict=True):
         if other is None:
@@ -44,7 +43,7 @@ def add(left: Linear, right: Linear, sign: int) -> Linear:
 
 
 def compute_logic(name: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
-    """Returns the result of an operation on two truth values."""
+    """Returns the result of an operation on two booleans."""
     known = [value for value in (left, right) if isinstance(value, MaskBox | Dense)]
     if len(known) < 2:
         # false and anything is false, true or anything is true.
@@ -202,7 +201,7 @@ def expand_dims(value: IndexValue, axis: int) -> IndexValue:
 
 
 def broadcast(value: IndexValue, shape: Shape) -> IndexValue:
-    """Dimensions of size 1 to larger ones."""
+    """Expands dimensions of size 1."""
     if not isinstance(value, Linear | MaskBox | Dense) or len(value.shape) != len(shape):
         return UNKNOWN
     if any(old not in (1, new) for old, new in zip(value.shape, shape, strict=True)):
@@ -224,7 +223,7 @@ def broadcast(value: IndexValue, shape: Shape) -> IndexValue:
 
 
 def transpose(value: IndexValue, order: tuple[int, ...]) -> IndexValue:
-    """Dimension k of the result is dimension order[k] of the value."""
+    """Returns the value with dimension order[k] as dimension k."""
     if not isinstance(value, Linear | MaskBox | Dense) or sorted(order) != list(range(len(value.shape))):
         return UNKNOWN
     shape = tuple(value.shape[axis] for axis in order)

@@ -1,12 +1,14 @@
-"""Integers, truth values and addresses of a kernel, for all programs of a launch at once.
+"""Represents integers, booleans and addresses of a kernel for all programs of a launch at once.
 
-An array's first dimension is the program, of size 1 where all agree. Then come the dimensions of the tensor.
+An array's first dimension is the program, of size 1 where all agree. The dimensions of the tensor follow.
 
-1. `Linear` is the integer `base + sum(step[k] * i[k])` at position `i`: what offsets mostly are, and cheap at any size.
-2. `MaskBox` is true where the program's gate is and each coordinate lies in an interval: what masks mostly are.
-3. `Dense` holds every element. 4. `Unknown` is anything else: data from memory, floats, and what is not followed.
+- `Linear` is the integer `base + sum(step[k] * i[k])` at position `i`: the usual form of offsets, and cheap at any
+  size.
+- `MaskBox` is true where the program's gate is true and each coordinate is in an interval: the usual form of masks.
+- `Dense` holds every element.
+- `Unknown` is anything else: data from memory, floats, and values that are not followed.
 
-Integers are kept as 64 bits; `wrap` brings them back into the range of their type. What does not fit 62 bits is Unknown.
+Integers have 64 bits; `wrap` reduces them to the range of their type. A value beyond 62 bits is Unknown.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ LARGEST = 2**62
 
 
 class TooLargeError(Exception):
-    """The launch is beyond what is followed."""
+    """The launch exceeds the budget."""
 
 
 class TooManyElementsError(TooLargeError):
@@ -33,15 +35,16 @@ class TooManyElementsError(TooLargeError):
 
 
 class Budget:
-    """The number of array elements and operations that one launch may cost; a count, so that the answer is always the
-    same."""
+    """The number of array elements and operations that one launch may cost; a count, so that the result is
+    reproducible.
+    """
 
     def __init__(self, *, elements: int, operations: int, array: int) -> None:
         """array: elements of the largest single array."""
         self._elements, self._operations, self._array = elements, operations, array
 
     def spend(self, elements: int) -> None:
-        """Counts an operation on so many elements; TooManyElementsError or TooLargeError where that is too much."""
+        """Counts an operation on these elements; raises TooManyElementsError or TooLargeError beyond the budget."""
         if elements > self._array:
             raise TooManyElementsError
         self._elements -= elements
@@ -55,23 +58,23 @@ class Unknown:
     """An unknown value, with the arguments that it may point into."""
 
     roots: frozenset[int] = frozenset()
-    """Of a pointer: the kernel's arguments it may come from, ELSEWHERE among them."""
+    """For a pointer: the kernel's arguments from which it may come, possibly ELSEWHERE."""
 
 
 ELSEWHERE = -1
-"""Root of an address that comes from no argument that is known."""
+"""Root of an address that comes from no known argument."""
 
 UNKNOWN = Unknown()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Linear:
-    """See 1 above."""
+    """The integer `base + sum(step[k] * i[k])` at position `i`."""
 
     base: IndexArray
     """[programs or 1]"""
     steps: tuple[IndexArray | None, ...] = ()
-    """Per dimension [programs or 1]; None where the coordinate makes no difference, as in every dimension of size 1."""
+    """Per dimension [programs or 1]; None if the coordinate makes no difference, as in every dimension of size 1."""
     shape: Shape = ()
 
     @property
@@ -82,12 +85,12 @@ class Linear:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MaskBox:
-    """See 2 above."""
+    """True where the gate is true and each coordinate is in its interval."""
 
     gate: Mask
     """[programs or 1]"""
     intervals: tuple[tuple[IndexArray, IndexArray] | None, ...] = ()
-    """Per dimension first and one past the last coordinate, each [programs or 1]; None where all will do."""
+    """Per dimension the first and one past the last coordinate, each [programs or 1]; None for all."""
     shape: Shape = ()
 
     @property
@@ -98,7 +101,7 @@ class MaskBox:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dense:
-    """See 3 above."""
+    """Every element."""
 
     data: Elements
     """[programs or 1, *shape, each size or 1]"""
@@ -123,7 +126,7 @@ class AbstractBlockPointer:
     strides: tuple[Linear, ...]
     """In elements."""
     offsets: tuple[Linear, ...]
-    """In elements; () for a descriptor, whose operations say where."""
+    """In elements; () for a descriptor, whose operations give offsets."""
     block: Shape
 
 
@@ -132,7 +135,7 @@ type IndexValue = Number | Unknown | Pointer | AbstractBlockPointer
 
 
 def make_scalar(value: int | IndexArray) -> Linear:
-    """Returns a number of its own for each program, or one for all."""
+    """Returns a number for each program, or one for all."""
     return Linear(base=np.atleast_1d(np.asarray(value, np.int64)))
 
 
@@ -142,7 +145,7 @@ def make_splat(value: int, shape: Shape) -> Linear:
 
 
 def make_truth(value: bool, shape: Shape) -> MaskBox:
-    """Returns a tensor of one truth value."""
+    """Returns a tensor of one boolean."""
     return MaskBox(gate=np.array([value]), intervals=(None,) * len(shape), shape=shape)
 
 
@@ -206,7 +209,7 @@ def compute_bounds(value: Linear | Dense) -> tuple[int, int]:
 
 
 def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | Unknown:
-    """Returns the number as a signed integer of so many bits has it; Unknown where it may be beyond what is kept."""
+    """Returns the number as a signed integer of this many bits; Unknown if it may exceed the representation."""
     low, high = compute_bounds(value)
     if low < -LARGEST or high > LARGEST:
         return UNKNOWN
@@ -222,7 +225,7 @@ def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | U
 
 
 def choose(taken: Mask, new: IndexValue, old: IndexValue, budget: Budget) -> IndexValue:
-    """Per program `new` where taken, `old` elsewhere; taken: [programs]."""
+    """Returns, for each program, `new` where taken, `old` elsewhere; taken: [programs]."""
     if new is old or taken.all():
         return new
     if not taken.any():
@@ -279,7 +282,7 @@ def _choose_blocks(
 
 
 def get_roots(value: IndexValue) -> frozenset[int]:
-    """Returns the arguments that it may point into."""
+    """Returns the arguments to which it may point."""
     match value:
         case Pointer():
             return frozenset((value.root,))
@@ -292,5 +295,5 @@ def get_roots(value: IndexValue) -> frozenset[int]:
 
 
 def forget(*values: IndexValue) -> Unknown:
-    """Any of them, or something computed from them."""
+    """Returns an Unknown that may be any of the values, or computed from them."""
     return Unknown(roots=frozenset[int]().union(*(get_roots(value) for value in values)))

@@ -1,12 +1,12 @@
-"""Arithmetic of Triton IR on index values, and where memory operations reach as bytes of the arguments' buffers.
+"""Computes integer arithmetic of Triton IR on index values, and the bytes of the arguments' buffers that memory
+operations reach.
 
-The operations of Triton IR on the numbers of `index_values`; Unknown where they are not followed.
+Results are Unknown where an operation is not followed, or would be undefined in some program, such as a division by
+zero.
 
-Sources: the `arith` dialect's definitions in MLIR (two's complement, division that rounds to zero) and Triton 3.6's
-TritonOps.td. An operation that would be undefined in some program, as a division by zero, gives Unknown.
-
-Sources: Triton 3.6's TritonOps.td for the order of operands; triton/runtime/interpreter.py for the bounds of descriptors
-(always checked) and block pointers (checked in the dimensions of `boundaryCheck`).
+Sources: the `arith` dialect's definitions in MLIR (two's complement, division that rounds to zero); Triton 3.6's
+TritonOps.td for the order of operands; triton/runtime/interpreter.py for the bounds of descriptors (always checked) and
+block pointers (checked in the dimensions of `boundaryCheck`).
 """
 
 from collections.abc import Callable, Sequence
@@ -80,9 +80,9 @@ BINARY = frozenset({"arith.addi", "arith.subi", *_ELEMENTWISE})
 def compute_binary(  # noqa: PLR0917
     name: str, left: IndexValue, right: IndexValue, bits: int, budget: Budget, active: Mask | None = None
 ) -> IndexValue:
-    """Returns the result of an operation on two integers, or truth values if `bits` is 1.
+    """Returns the result of an operation on two integers, or booleans if `bits` is 1.
 
-    active: [programs], those whose result counts; what an operation does not define for others does not matter.
+    active: [programs] whose result counts; undefined results of others do not matter.
     """
     if bits == 1:
         return compute_logic(name, left, right, budget)
@@ -140,7 +140,7 @@ def _take_active(array: IndexArray, active: Mask | None) -> IndexArray:
 
 
 def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown | None:
-    """Returns the result; None if neither is the same for all elements of a program."""
+    """Returns the product; None if both vary among the elements of a program."""
     if not right.is_uniform:
         left, right = right, left
     if not right.is_uniform:
@@ -182,7 +182,7 @@ type Reach = tuple[Pointer, MaskBox | Dense | Unknown | None]
 
 
 def scale(offset: IndexValue, width: int, budget: Budget) -> Linear | Dense | None:
-    """Elements to bytes; None where that is not known."""
+    """Converts elements to bytes; None if unknown."""
     if not isinstance(offset, Linear | Dense):
         return None
     low, high = compute_bounds(offset)
@@ -241,8 +241,9 @@ def make_block_pointer(
 def reach_block(
     pointer: IndexValue, offsets: Sequence[IndexValue], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
-    """Returns the elements of a block at these offsets; `checked`: dimensions where what is out of bounds is left
-    alone."""
+    """Returns the elements of a block at these offsets; `checked`: dimensions in which elements out of bounds are
+    skipped.
+    """
     if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.block):
         return None
     address: IndexValue = pointer.base
@@ -269,7 +270,7 @@ def reach_block(
 
 
 def _spread(offset: IndexValue, axis: int, block: tuple[int, ...], budget: Budget) -> IndexValue:
-    """offset + i along this dimension of the block; an offset that is a vector already says where each row is."""
+    """Returns offset + i along this dimension of the block; a vector offset already gives each row."""
     if isinstance(offset, Linear | Dense) and offset.shape:
         vector: IndexValue = offset
     else:

@@ -1,4 +1,4 @@
-"""The results of each operation without regions, for all programs of a launch: numbers, masks and addresses."""
+"""Computes the results of each operation without regions, for all programs of a launch: numbers, masks and addresses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,14 +59,14 @@ _BLOCK_ACCESSES = frozenset(
     }
 )
 _MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
-"""Number of the operand that is the mask, where the operation has so many."""
+"""Number of the operand that is the mask, if the operation has that many."""
 
 
 class LaunchSite:
     """The programs of a launch that are followed."""
 
     def __init__(self, grid: tuple[int, int, int], budget: Budget, *, ends_only: bool = False) -> None:
-        """ends_only: of all programs only the first and the last."""
+        """ends_only: follow only the first and the last program."""
         self.grid = grid
         self.budget = budget
         total = prod(grid)
@@ -79,13 +79,13 @@ class LaunchSite:
         self._ids = (numbers % width, numbers // width % height, numbers // (width * height))
 
     def get_program_id(self, axis: int) -> Linear:
-        """Of each program, in this dimension of the grid."""
+        """Returns each program's id in this dimension of the grid."""
         return make_scalar(0) if self.grid[axis] == 1 else make_scalar(self._ids[axis])
 
     def reach(
         self, op: Operation, values: Sequence[IndexValue], function: Function, budget: Budget
     ) -> tuple[Pointer, MaskBox | Dense | Unknown | None, int] | None:
-        """Addresses, mask and bytes of an element of a memory operation; None where they could be anywhere."""
+        """Returns addresses, mask and element bytes of a memory operation; None if the addresses could be anywhere."""
         types = [function.types.get(operand, "") for operand in op.operands]
         if not types:
             return None
@@ -138,7 +138,7 @@ def _reach_rows(
 def compute_results(
     op: Operation, values: Sequence[IndexValue], function: Function, place: LaunchSite
 ) -> tuple[IndexValue, ...]:
-    """Returns the results of an operation that reaches no memory and has no regions."""
+    """Returns the results of an operation that accesses no memory and has no regions."""
     if len(op.results) != 1:
         return tuple(make_unknown(op, values, function) for _ in op.results)
     result = function.types.get(op.results[0], "")
@@ -149,7 +149,7 @@ def compute_results(
 
 
 def make_unknown(op: Operation, values: Sequence[IndexValue], function: Function) -> Unknown:
-    """Its pointers come from the operands' pointers, if it has any; from anywhere else otherwise."""
+    """Returns Unknown results; their pointers come from the operands' pointers, or from anywhere if it has none."""
     if not any(result in function.pointers for result in op.results):
         return UNKNOWN
     roots = frozenset[int]().union(*(get_roots(value) for value in values))

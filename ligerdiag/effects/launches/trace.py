@@ -1,22 +1,17 @@
-"""Which functions of a module a launch has to follow, and what was seen of each argument's buffer while it was
-followed.
+"""Decides which values a launch must follow, and records the accesses to each argument's buffer.
 
-Finds the values of a function that decide where a kernel reaches the buffers it writes, and under which condition.
+Most of a kernel's arithmetic concerns data, or addresses of buffers that it only reads; following it costs time and
+adds nothing. `Demand` lists the wanted values: those that control flow depends on, the operands of memory operations
+that may reach a written buffer, the arguments of functions that access memory, and all values from which these are
+computed.
 
-Most of a kernel's arithmetic is about data, or about addresses of buffers that it only reads; following it costs time
-and adds nothing. These values are wanted: those that control depends on, the operands of memory operations that may
-reach a written buffer, the arguments of functions that reach memory, and all values that these are computed from.
-
-Records which bytes of which buffer the programs of a launch may read and write, and surely do, in the order of each
-program.
-
-1. *May* runs are an upper bound of what any program does; *sure* runs a lower bound of what each program does.
-2. If a branch depends on data, both ways are followed. A write on both is sure; a write on one way is not known to the
-   other. Reads there are never sure.
-3. A read is *uncovered* if the program has not surely written the bytes before.
-4. A write is *blind* if the program has not surely read the bytes before. Where no program may write a byte blindly, the
-   first one that writes it at all reads it first: then a sure read of it is one of what stood there before the launch.
-   An atomic operation that only exchanges, and whose result nobody uses, is a write and no read.
+`Trace` records the bytes of each buffer that the programs of a launch may access, and certainly access, in the order of
+each program. *May* runs are an upper bound of any program's accesses; *sure* runs a lower bound of each program's. If a
+branch depends on data, both ways are followed: a write on both is sure, a write on one way is invisible to the other,
+and reads there are never sure. A read is *uncovered* if the program has not surely written the bytes before. A write is
+*blind* if the program has not surely read the bytes before. If no program may write a byte blindly, the first program
+that writes it reads it first: a sure read of it then reads the content from before the launch. An atomic operation that
+only exchanges, with an unused result, is a write and no read.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -37,7 +32,7 @@ class Demand:
     """The wanted values of the functions of one module."""
 
     def __init__(self, module: TtirModule, reaches: Callable[[Function, Operation], bool] | None) -> None:
-        """reaches: whether a memory operation of a function matters; all do, and all values, where None."""
+        """reaches: whether a memory operation of a function matters; None if all do, and all values."""
         self._module, self._reaches = module, reaches
         self._silent: dict[str, bool] = {}
         self._wanted: dict[str, frozenset[int]] = {}
@@ -60,7 +55,7 @@ class Demand:
         return any(result in wanted for result in op.results)
 
     def is_silent(self, name: str) -> bool:
-        """Returns whether the function is known and reaches no memory; false for a recursion."""
+        """Returns whether the function is known and accesses no memory; false for a recursion."""
         callee = self._module.functions.get(name)
         if callee is None or not callee.blocks:
             return False
@@ -70,8 +65,9 @@ class Demand:
         return self._silent[name]
 
     def is_silent_inside(self, function: Function, owner: int) -> bool:
-        """Returns whether neither the operation's regions, or all of the function for -1, nor the functions they call
-        reach memory."""
+        """Returns whether neither the operation's regions (for -1, the whole function) nor the functions that they call
+        access memory.
+        """
         inside = {owner}
         for op in reversed(function.operations):
             if op.parent not in inside:
@@ -118,7 +114,7 @@ def _get_seeds(
 
 
 def _collect_sources(function: Function) -> dict[int, list[int]]:
-    """Value to the values that it may be computed from or stand for."""
+    """Maps a value to the values from which it may be computed."""
     sources: dict[int, list[int]] = {}
 
     def link(targets: Iterable[int], values: Iterable[int]) -> None:
@@ -156,7 +152,7 @@ def _collect_sources(function: Function) -> dict[int, list[int]]:
 
 
 _MOST_OLD_READS = 64
-"""Of one buffer; where there are more, the first ones are enough."""
+"""Reads of one buffer that are kept; the first ones are enough."""
 
 FAR = 2**40
 """Bytes; used as the size of a buffer whose size is unknown."""
@@ -169,7 +165,7 @@ class BufferTrace:
     """The recorded accesses to one argument's buffer."""
 
     size: int | None
-    """Bytes; None where it is not known."""
+    """Bytes; None if unknown."""
     zeroed: int = 0
     """Bytes that the launcher sets to zero first."""
     may_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
@@ -177,7 +173,7 @@ class BufferTrace:
     may_read: list[ByteRuns] = field(default_factory=list[ByteRuns])
     sure_read: list[ByteRuns] = field(default_factory=list[ByteRuns])
     writes_anywhere: bool = False
-    """Some write is to bytes that are not known."""
+    """Some write has unknown bytes."""
     reads_anywhere: bool = False
     reads_old: bool = False
     """Some program surely reads bytes that it has not written before."""
@@ -187,30 +183,30 @@ class BufferTrace:
     plain_read: list[tuple[int, ByteRuns, SourceLine | None]] = field(
         default_factory=list[tuple[int, ByteRuns, SourceLine | None]]
     )
-    """Of `sure_read` what is no part of an atomic operation, with the time and the line of each."""
+    """Sure reads outside of atomic operations, with the time and line of each."""
     watches_old: bool = False
-    """Whether reads of what stood there before the launch are looked for, (4); the next four are of such a buffer."""
+    """Whether to look for reads of content from before the launch; the next four fields need it."""
     old_read: list[tuple[ByteRuns, OldRead]] = field(default_factory=list[tuple[ByteRuns, OldRead]])
-    """Sure reads, without what the same program may have written before."""
+    """Sure reads, without bytes that the same program may have written before."""
     blind_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
     blind_anywhere: bool = False
     update: OldRead | None = None
-    """The first atomic operation that reads what it updates, sure or not."""
+    """The first atomic operation that reads the bytes that it updates, sure or not."""
     first_read: OldRead | None = None
     """The first operation that reads, sure or not."""
     first_write: int | None = None
     """Time of the first operation that may write."""
     outside: dict[tuple[str, int], OutsideAccess] = field(default_factory=dict[tuple[str, int], OutsideAccess])
-    """(function, operation) to what of it surely is outside of the buffer."""
+    """(function, operation) to its accesses that surely are outside of the buffer."""
     merged: ByteRuns | None = None
-    """Of `sure_write` as it is now."""
+    """`sure_write`, merged."""
 
 
 class Trace:
-    """Takes note of reads and writes as they are followed; see the module."""
+    """Records reads and writes of one launch."""
 
     def __init__(self, buffers: dict[int, BufferTrace], written: frozenset[int], budget: Budget) -> None:
-        """written: the buffers that may be written at all; the others' reads are not kept."""
+        """written: the buffers that may be written at all; reads of others are not recorded."""
         self.buffers = buffers
         self._written = written
         self._budget = budget
@@ -220,7 +216,7 @@ class Trace:
     def read(
         self, root: int, runs: ByteRuns | None, *, sure: bool, plain: bool, place: SourceLine | None = None
     ) -> None:
-        """Bytes that are read, anywhere in the buffer where None. plain: by no atomic operation."""
+        """Records bytes that are read, anywhere in the buffer for None. plain: by no atomic operation."""
         buffer = self.buffers.get(root)
         self._time += 1
         if buffer is None:
@@ -256,7 +252,7 @@ class Trace:
                 buffer.reads_old = not holds(earlier, runs)
 
     def _watch_read(self, buffer: BufferTrace, runs: ByteRuns | None, read: OldRead) -> None:
-        """runs: what is surely read."""
+        """Records a read of possibly old content. runs: the surely read bytes."""
         buffer.first_read = buffer.first_read or read
         if read.is_atomic and buffer.update is None:
             buffer.update = read
@@ -268,7 +264,7 @@ class Trace:
             buffer.old_read.append((runs, read))
 
     def find_old_read(self, buffer: BufferTrace) -> OldRead | None:
-        """Returns a sure read of what stood in the buffer before the launch, by (4); None where there may be none."""
+        """Returns a sure read of the buffer's content from before the launch; None if there may be none."""
         if not buffer.may_write and not buffer.writes_anywhere:
             return buffer.first_read if buffer.reads_old else None
         if buffer.update is not None and not buffer.blind_anywhere and not buffer.blind_write:
@@ -282,7 +278,9 @@ class Trace:
         return None
 
     def write(self, root: int, runs: ByteRuns | None, *, sure: bool, is_update: bool = False) -> None:
-        """Bytes that are written, anywhere in the buffer where None. is_update: by an operation that reads them first."""
+        """Records bytes that are written, anywhere in the buffer for None. is_update: by an operation that reads them
+        first.
+        """
         buffer = self.buffers.get(root)
         if buffer is None:
             return
@@ -307,7 +305,7 @@ class Trace:
             buffer.merged = None
 
     def note_outside(self, root: int, runs: ByteRuns, width: int, function: Function, op: Operation) -> None:
-        """Keeps what of these bytes is outside of the buffer; they are surely accessed unless inside of `maybe`."""
+        """Records which of these bytes are outside of the buffer; the access is sure except inside of `maybe`."""
         buffer = self.buffers.get(root)
         if buffer is None or buffer.size is None or self._depth or not width:
             return
@@ -338,7 +336,7 @@ class Trace:
 
     @contextmanager
     def maybe(self) -> Generator[Written]:
-        """Marks everything inside as uncertain: its sure writes are taken back and left in the dictionary."""
+        """Makes everything inside uncertain: its sure writes are removed and returned in the dictionary."""
         marks = {root: len(buffer.sure_write) for root, buffer in self.buffers.items()}
         taken: Written = {}
         self._depth += 1
@@ -354,7 +352,7 @@ class Trace:
                     buffer.merged = None
 
     def write_in_both(self, one: Written, other: Written) -> None:
-        """Keeps what was written on either way of a branch."""
+        """Records the writes of both ways of a branch."""
         for root in one.keys() & other.keys():
             budget = self._budget
             both = intersect(merge(concatenate(one[root]), budget), merge(concatenate(other[root]), budget), budget)

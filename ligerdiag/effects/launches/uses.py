@@ -1,13 +1,10 @@
-"""Tells how one launch uses the buffers of a kernel's arguments, also where two of them are the same bytes.
+"""Determines how one launch uses the buffers of a kernel's arguments, also if two of them are the same bytes.
 
-Follows a launch to find what would happen if two of the kernel's buffers were the same bytes.
-
-1. A read counts as sure if `trace` says so, if it is no part of an atomic operation, and if the program itself
-    has not written the bytes before: then it would read back its own.
-2. A kernel that may make one program wait for another (an atomic whose result is used, a loop round loads that ends
-    when memory says so) may order its accesses to shared bytes: for such a kernel nothing is surely shared.
-3. Buffers of different sizes, and of unknown sizes, are not paired; nor are buffers that the launcher zeroes, but for each
-   with itself.
+For a pair of buffers in the same bytes, a read counts as sure if `trace` says so, if it is not part of an atomic
+operation, and if the program itself has not written the bytes before: it would then read its own write. A kernel in
+which one program may wait for another (an atomic with a used result, a loop around loads that ends depending on memory)
+may order its accesses to shared bytes: for such a kernel nothing is surely shared. Buffers of different or unknown
+sizes are not paired; nor are buffers that the launcher zeroes, except each with itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,15 +61,15 @@ class Argument:
 
     is_buffer: bool
     size: int | None = None
-    """Of a buffer: its bytes, None where they are not known."""
+    """Bytes of a buffer, None if unknown."""
     zeroed: int = 0
-    """Of a buffer: how many of its bytes the launcher sets to zero first."""
+    """Bytes of a buffer that the launcher zeroes first."""
     value: int | None = None
-    """Of an integer or a truth value; None where it is not known."""
+    """Value of an integer or boolean; None if unknown."""
     is_descriptor: bool = False
-    """A descriptor that the launcher makes; nothing is known of its shape."""
+    """A descriptor that the launcher makes, of unknown shape."""
     is_output: bool = False
-    """Of a buffer: it is an output of the call, and of no operand's bytes as far as the launch goes."""
+    """The buffer is an output of the call, and shares no operand's bytes as far as the launch goes."""
 
 
 def compute_launch_uses(
@@ -83,7 +80,7 @@ def compute_launch_uses(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> tuple[OperandUse, ...]:
-    """Returns one use per argument, UNUSED for scalars. accesses: what `pointer_flow` says of each argument."""
+    """Returns one use per argument, UNUSED for scalars. accesses: of each argument, from `pointer_flow`."""
     function = module.functions[entry]
     buffers = {
         number: BufferTrace(
@@ -131,8 +128,9 @@ def compute_launch_uses(
 
 
 def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Callable[[Function, Operation], bool]:
-    """Returns a filter: whether a memory operation may reach one of the buffers; all operations of called functions
-    may."""
+    """Returns a filter for memory operations that may reach one of the buffers; it accepts all operations of called
+    functions.
+    """
     function = module.functions[entry]
     roots = compute_roots(function, compute_summaries(module, entry))
     bits = ELSEWHERE_BIT | sum(1 << (number + 1) for number in buffers)
@@ -151,7 +149,7 @@ def _find_sure_reads(  # noqa: PLR0917
     written: frozenset[int],
     grid: tuple[int, int, int],
 ) -> None:
-    """Notes of buffers that are only read whether the first or the last program surely reads of them."""
+    """Determines for buffers that are only read whether the first or the last program surely reads them."""
     pending = {
         number: BufferTrace(size=buffer.size)
         for number, buffer in buffers.items()
@@ -169,7 +167,7 @@ def _find_sure_reads(  # noqa: PLR0917
 
 
 def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: str) -> tuple[OperandUse, ...]:
-    """UNKNOWN but for what the accesses alone say."""
+    """Returns a use that is UNKNOWN beyond the accesses."""
     return tuple(
         compute_plain_use(access, reason, zeroed=bool(argument.zeroed)) if argument.is_buffer else UNUSED
         for argument, access in zip(arguments, accesses, strict=True)
@@ -177,7 +175,7 @@ def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: 
 
 
 def make_value(number: int, argument: Argument, type_text: str) -> IndexValue:
-    """Returns what is known of an argument with this number and type."""
+    """Returns the known facts about an argument with this number and type."""
     if argument.is_buffer:
         if argument.is_descriptor or not type_text.startswith("!tt.ptr<"):
             return Unknown(roots=frozenset((number,)))
@@ -262,12 +260,12 @@ def _judge_neighbours(buffer: BufferTrace, budget: Budget) -> Neighbours:
 
 
 type Pair = tuple[int, int]
-"""Numbers of the arguments that are read and written through."""
+"""Numbers of the arguments through which is read and written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """Of two buffers in the same bytes: see `access.InPlace`."""
+    """Properties of two buffers in the same bytes: see `access.InPlace`."""
 
     neighbours: Neighbours
     is_update: bool = False
@@ -282,7 +280,7 @@ def compute_in_place(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> dict[Pair, PairMeeting]:
-    """For pairs of buffers of one size whether programs would meet in them; what is UNKNOWN is left out."""
+    """Returns for pairs of buffers of one size whether programs would meet in them; omits UNKNOWN ones."""
     pairs = _find_pairs(arguments, accesses)
     if not pairs or min(grid) <= 0:
         return {}
@@ -312,7 +310,7 @@ def compute_in_place(
 
 
 def _find_pairs(arguments: Sequence[Argument], accesses: Sequence[Access]) -> list[Pair]:
-    """See 3 above."""
+    """Lists the pairs of buffers that could be the same bytes."""
     buffers = [
         number
         for number, argument in enumerate(arguments)
@@ -330,7 +328,7 @@ def _find_pairs(arguments: Sequence[Argument], accesses: Sequence[Access]) -> li
 
 
 def _may_wait(function: Function) -> bool:
-    """See 2 above."""
+    """Returns whether one program of the kernel may wait for another one."""
     used = {operand for op in function.operations for operand in op.operands}
     inside: set[int] = set()
     for op in reversed(function.operations):  # what holds an operation comes after it
@@ -365,7 +363,9 @@ def _judge_pair(reader: BufferTrace, writer: BufferTrace, waits: bool, budget: B
 def _find_early_reads(
     reader: BufferTrace, writer: BufferTrace, budget: Budget
 ) -> list[tuple[ByteRuns, SourceLine | None]]:
-    """See 1 above. Where a program may have written at all, all that it ever may write counts as written before."""
+    """Returns sure reads before the program's own writes; a program that may have written may have written all that it
+    ever may.
+    """
     firsts = [buffer.first_write for buffer in (reader, writer) if buffer.first_write is not None]
     early = [(runs, line) for time, runs, line in reader.plain_read if not firsts or time < min(firsts)]
     late = [(runs, line) for time, runs, line in reader.plain_read if firsts and time >= min(firsts)]

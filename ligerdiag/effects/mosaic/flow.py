@@ -1,11 +1,10 @@
-"""Follows the pointers of a Mosaic GPU module from the kernel's buffers to the operations that reach memory.
+"""Follows the pointers of a Mosaic GPU module from the kernel's buffers to the operations that access memory.
 
-1. The host function takes a table with the address of each buffer, operands before outputs: entry `k` is loaded from it.
-2. A TMA descriptor is made by the host in a place of its stack frame; the launch captures the loaded bytes, and a copy
-   through an address in them is a copy through the descriptor that was made at that offset.
-3. A value points to a set of places, the union over all ways to it; loops are followed to a fixpoint.
-4. What is written may be written, not must: masks, bounds and trip counts are ignored.
-5. An address of which nothing is known could be any buffer's: then all of them are UNKNOWN.
+The host function takes a table with the address of each buffer, operands before outputs: entry `k` is loaded from it.
+The host makes a TMA descriptor in its stack frame; the launch captures the loaded bytes, and a copy through an address
+in them is a copy through the descriptor at that offset. A value points to a set of places, the union over all paths;
+loops are followed to a fixpoint. A write is possible, not certain: masks, bounds and trip counts are ignored. An
+unknown address could be any buffer's: all of them are then UNKNOWN.
 """
 
 from dataclasses import dataclass
@@ -43,14 +42,14 @@ from ligerdiag.errors import ArtifactError
 ARGUMENT = "mosaic_gpu.from_kernel_arg_idx"
 _ROUNDS = 100
 _NOT_CONSTANT = -(2**31)
-"""Stands in a getelementptr for an index that is a value."""
+"""Marks an index of a getelementptr that is a value."""
 _ACCESS = {AsmKind.READ: Access.READ, AsmKind.WRITE: Access.WRITE, AsmKind.UPDATE: Access.READ_WRITE}
 
 
 def follow_function(entry: Any, count: int) -> PlaceFacts:
-    """What the host function `entry` and its launch do to each of `count` buffers.
+    """Returns the effects of the host function `entry` and its launch on each of `count` buffers.
 
-    Raises ArtifactError where it has not the shape of a host function.
+    Raises ArtifactError if it does not have the form of a host function.
     """
     arguments = list(entry.regions[0].blocks[0].arguments)
     if len(arguments) != 2:
@@ -69,7 +68,7 @@ def follow_function(entry: Any, count: int) -> PlaceFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Flow:
-    """Takes the operations in their order and adds to the facts."""
+    """Processes the operations in their order and adds to the facts."""
 
     facts: PlaceFacts
 
@@ -174,7 +173,7 @@ class _Flow:
                     self.facts.add(result, make_foreign(result))
 
     def _offset(self, operation: Any, operands: list[Any]) -> Places:
-        """An address plus constants or values."""
+        """Returns an address plus constants or values."""
         constants = [int(one) for one in operation.attributes["rawConstantIndices"]]
         exact = constants[0] if len(constants) == 1 and constants[0] != _NOT_CONSTANT else None
         element = str(operation.attributes["elem_type"])
@@ -193,7 +192,7 @@ class _Flow:
         return frozenset(found)
 
     def _check_argument(self, operation: Any, places: Places) -> None:
-        """The number that Mosaic notes must be the entry that was loaded."""
+        """Checks that Mosaic's argument number matches the loaded entry."""
         if places != frozenset({InBuffer(int(operation.attributes[ARGUMENT].value))}):
             self.facts.lose_all("the numbers of the kernel's arguments contradict the table of buffers")
 
@@ -259,6 +258,6 @@ class _Flow:
             self.facts.add(result, places)
 
     def _may_use_strange_address(self, operands: list[Any], text: str) -> bool:
-        """Whether PTX that names an address may have it from elsewhere than from places that were followed."""
+        """Returns whether PTX that contains an address may have it from a place that was not followed."""
         numbers = self.facts.find_addresses(operands)
         return "[" in text and (not numbers or any(self.facts.is_strange(value) for value in numbers))

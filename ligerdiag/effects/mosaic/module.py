@@ -1,8 +1,8 @@
-"""From the payload of a `mosaic_gpu_v2` call to its effects: jaxlib's own bindings parse the module.
+"""Computes the effects of a `mosaic_gpu_v2` call from its payload; jaxlib's own bindings parse the module.
 
 backend_config is a dictionary; its string `module` is MLIR bytecode of `stable_mosaic_gpu.*`, which the pass
-`mosaic_gpu-serde` turns into the dialects that JAX lowers to. Buffers are the call's operands, then its outputs
-(jax/experimental/mosaic/gpu/core.py); an output that stands for a Ref is last and its pointer is not used.
+`mosaic_gpu-serde` turns into the dialects to which JAX lowers. Buffers are the call's operands, then its outputs
+(jax/experimental/mosaic/gpu/core.py); a Ref's output is last and its pointer is not used.
 """
 
 import importlib
@@ -28,23 +28,23 @@ _STRANGE_IR = (
     TypeError,
     ValueError,
 )
-"""Errors of bindings and of this code on IR that JAX does not make, in a payload from anywhere."""
+"""Errors of bindings and of this code on IR that JAX does not make, in an arbitrary payload."""
 _MAY = "a Mosaic GPU kernel: which elements it writes is not followed, so it may write all or a part"
 _REMEDY = "say what it writes under [tool.ligerdiag.effects]"
 _PEERS = re.compile(rb"uses_xla_collective_metadata\s*=\s*true", re.ASCII)
 
 
 _UNNAMED = "anonymous"
-"""What JAX calls a kernel that has no name."""
+"""JAX's name for a kernel without a name."""
 
 
 def tell_apart(name: str, backend_config: bytes) -> str:
-    """Returns the kernel's name, or one of its own where it has none: what is declared of one must not hold for all."""
+    """Returns the kernel's name, or a unique one if it has none: a declaration for one must not hold for all."""
     return f"{name}_{sha256(backend_config).hexdigest()[:8]}" if name == _UNNAMED else name
 
 
 def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    """Effects of the call on its buffers; UNKNOWN, with a reason, for what is not followed."""
+    """Returns the effects of the call on its buffers; UNKNOWN, with a reason, where not followed."""
     try:
         attributes = parse_string_attributes(backend_config)
         if "module" not in attributes:
@@ -112,7 +112,7 @@ def _follow_module(module: Any, count: int) -> tuple[str, PlaceFacts]:
 
 
 def _require_arguments(entry: Any) -> None:
-    """A launch must be there: a module that launches nothing is none that JAX makes."""
+    """Requires a launch: JAX makes no module without one."""
     found = {"arguments": False, "launch": False}
 
     def walk(operation: Any) -> None:

@@ -1,6 +1,7 @@
-"""Which operations of a Mosaic GPU module read and write memory, hand pointers on, or do neither; and inline PTX.
+"""Lists the operations of a Mosaic GPU module that read and write memory, pass pointers on, or do neither; and inline
+PTX.
 
-An operation that is in none of these tables is unknown: whatever pointer it takes may be read and written through.
+An operation in none of these tables is unknown: it may read and write through any of its pointers.
 """
 
 import re
@@ -15,7 +16,7 @@ READS = {
     "nvvm.ldmatrix": 0,
     "nvvm.cp.async.bulk.shared.cluster.global": 1,
 }
-"""Number of the operand that is read through."""
+"""Number of the operand through which the operation reads."""
 
 WRITES = {
     "llvm.store": 1,
@@ -27,18 +28,18 @@ WRITES = {
     "nvvm.stmatrix": 0,
     "nvvm.cp.async.bulk.global.shared.cta": 0,
 }
-"""Number of the operand that is written through."""
+"""Number of the operand through which the operation writes."""
 
 UPDATES = {"memref.atomic_rmw": 1, "llvm.atomicrmw": 0, "llvm.cmpxchg": 0, "nvvm.cp.reduce.async.bulk.global": 0}
-"""Number of the operand that is read and written through."""
+"""Number of the operand through which the operation reads and writes."""
 
 DESCRIPTOR_READS = frozenset({"nvvm.cp.async.bulk.tensor.shared.cluster.global"})
 DESCRIPTOR_WRITES = frozenset({"nvvm.cp.async.bulk.tensor.global.shared.cta"})
 DESCRIPTOR_UPDATES = frozenset({"nvvm.cp.async.bulk.tensor.reduce"})
-"""TMA copies and reductions, through the descriptor that one of the operands is the address of."""
+"""TMA copies and reductions, through the descriptor whose address is one of the operands."""
 
 INITIALISER = "mosaic_gpu_init_tma_desc"
-"""The host's function that makes a TMA descriptor: its place, then the address of what it describes."""
+"""The host's function that makes a TMA descriptor: its place, then the described address."""
 
 _DERIVES = re.compile(
     r"(?:builtin\.unrealized_conversion_cast"
@@ -66,17 +67,17 @@ _HARMLESS = re.compile(
 
 
 def derives_pointers(name: str) -> bool:
-    """Returns whether results of the operation may point where its operands do, and it does nothing to memory."""
+    """Returns whether the operation's results may point where its operands do, and it does not access memory."""
     return _DERIVES.fullmatch(name) is not None
 
 
 def is_harmless(name: str) -> bool:
-    """Returns whether the operation reads and writes no operand of a kernel, and hands no pointer on by itself."""
+    """Returns whether the operation accesses no operand of a kernel, and passes no pointer on by itself."""
     return _HARMLESS.fullmatch(name) is not None
 
 
 class AsmKind(StrEnum):
-    """The highest of what the instructions of one piece of inline PTX do to memory that is not shared memory."""
+    """The strongest effect of inline PTX on memory other than shared memory."""
 
     NOTHING = "nothing"
     READ = "read"
@@ -99,7 +100,7 @@ _PREDICATE = re.compile(r"@!?[%$]?\w+\s+")
 
 
 def classify_inline_assembly(text: str) -> AsmKind:
-    """Returns what PTX does to global memory; UNKNOWN for an instruction that is in no table."""
+    """Returns the effect of PTX on global memory; UNKNOWN for an instruction in no table."""
     kinds = {_classify_instruction(line) for line in re.split(r"[;{}]\s*", _drop_operand_lists(text))}
     for kind in (AsmKind.UNKNOWN, AsmKind.UPDATE):
         if kind in kinds:
@@ -110,7 +111,7 @@ def classify_inline_assembly(text: str) -> AsmKind:
 
 
 def _drop_operand_lists(text: str) -> str:
-    """Vectors of registers stand in braces, too; only braces that open a scope separate instructions."""
+    """Removes vectors of registers, which are in braces too; only braces that open a scope separate instructions."""
     text = re.sub(r"//[^\n]*", "", text)
     return re.sub(r"\{(?:\s*[$%]\w+\s*,?)+\}", "", text)
 

@@ -1,4 +1,4 @@
-"""The places that values of a Mosaic GPU module point to, and what was seen of the buffers through them."""
+"""Represents the places to which values of a Mosaic GPU module point, and the accesses to the buffers through them."""
 
 import re
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Bytes of the host's stack frame, or their copy by value. `offset` is None where it is not known."""
+    """Bytes of the host's stack frame, or their copy by value. `offset` is None if unknown."""
 
     allocation: int
     offset: int | None
@@ -35,12 +35,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Memory that is no buffer's: the thread's, or a constant of the module."""
+    """Memory of no buffer: the thread's, or a constant of the module."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Anywhere: an address that was loaded from memory or made of a number."""
+    """Anywhere: an address that was loaded from memory or made from a number."""
 
 
 type Place = InBuffer | Table | Slot | Own | Foreign
@@ -50,7 +50,7 @@ NOWHERE: Places = frozenset()
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlaceFacts:
-    """What is known so far: where values point to, what lies in the host's stack frame, how buffers are accessed."""
+    """The facts found so far: where values point, the contents of the host's stack frame, accesses to buffers."""
 
     count: int
     """Number of buffers."""
@@ -63,13 +63,13 @@ class PlaceFacts:
     _slots: dict[Any, int] = field(default_factory=dict[Any, int])
 
     def start_round(self) -> None:
-        """Forgets the accesses: what a round finds with half of the places is no answer."""
+        """Forgets the accesses: results of a round with half of the places are not final."""
         self.changed = False
         self.accesses = [Access.NONE] * self.count
         self.reasons.clear()
 
     def number_slot(self, value: Any) -> Slot:
-        """The bytes of the stack frame that the value's operation allocates."""
+        """Returns the number of the bytes of the stack frame that the value's operation allocates."""
         return Slot(self._slots.setdefault(value, len(self._slots)), 0)
 
     def get(self, value: Any) -> Places:
@@ -98,7 +98,7 @@ class PlaceFacts:
         self.lose(range(self.count), reason)
 
     def find_buffers(self, places: Places) -> frozenset[int]:
-        """Buffers that can be reached from the places: directly, and through descriptors and the table."""
+        """Returns the buffers that are reachable from the places: directly, through descriptors and the table."""
         found = {place.number for place in places if isinstance(place, InBuffer)}
         for place in places:
             if isinstance(place, Table | Foreign):
@@ -108,7 +108,7 @@ class PlaceFacts:
         return frozenset(found)
 
     def load(self, slot: Slot) -> Places:
-        """What a descriptor in the slot describes, or an address that was put there points to."""
+        """Returns the places to which a descriptor or an address in the slot points."""
         return NOWHERE.union(
             *(
                 places
@@ -125,7 +125,7 @@ class PlaceFacts:
             self.changed = True
 
     def is_strange(self, value: Any) -> bool:
-        """Whether the value is memory that may be a buffer's, and comes from no place that was followed."""
+        """Returns whether the value is memory that may be a buffer's, and comes from no place that was followed."""
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
     def find_addresses(self, values: list[Any]) -> list[Any]:
@@ -141,13 +141,15 @@ class PlaceFacts:
 
 
 def make_foreign(value: Any) -> Places:
-    """Of an address that came from nowhere; nothing for what is no address, or one of shared memory."""
+    """Returns the place of an address of unknown origin; nothing for a value that is no address, or one of shared
+    memory.
+    """
     kind = str(value.type)
     return frozenset({Foreign()}) if _POINTER.search(kind) and not _OWN_MEMORY.match(kind) else NOWHERE
 
 
 def pass_through_regions(operation: Any, facts: PlaceFacts) -> None:
-    """Hands what an operation with regions is given to their arguments, and what they yield to its results."""
+    """Passes the operands of an operation with regions to their arguments, and their yields to its results."""
     name: str = operation.name
     if not operation.regions or name in ("builtin.module", "func.func", "gpu.launch"):
         return

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.custom_calls import CallTrait, find_traits
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
@@ -26,11 +27,11 @@ from ligerdiag.replay.interpreter.dtypes import CONVERSION, get_dimensions, get_
 from ligerdiag.replay.interpreter.elementwise import BITS, CHOICE, ELEMENTWISE
 from ligerdiag.replay.interpreter.gather_scatter import GATHER, SCATTER
 from ligerdiag.replay.interpreter.movement import DYNAMIC, IDENTITY, MOVEMENT
-from ligerdiag.replay.interpreter.products import DOT, GEMM_CALLS, multiply
+from ligerdiag.replay.interpreter.products import DOT, evaluate_gemm, multiply
 from ligerdiag.replay.interpreter.random import RANDOM, compute_threefry
 from ligerdiag.replay.interpreter.reductions import REDUCTION, SCAN
 from ligerdiag.replay.interpreter.scope import Evaluate, Multiply, NotCoveredError, Scope, Value
-from ligerdiag.replay.interpreter.sorting import ORDERING, SORTING_CALLS
+from ligerdiag.replay.interpreter.sorting import ORDERING, evaluate_radix_sort, evaluate_topk_call
 from ligerdiag.replay.interpreter.windows import WINDOWS
 
 
@@ -55,23 +56,21 @@ def allocate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
     return np.zeros(get_dimensions(instruction.shape), get_dtype(instruction.shape))
 
 
-TARGETS: Mapping[str, Evaluate] = {
-    **GEMM_CALLS,
-    **SORTING_CALLS,
-    "cu_threefry2x32": evaluate_threefry,
-    "cu_threefry2x32_ffi": evaluate_threefry,
-    "AllocateBuffer": allocate,
-    "LayoutConstraint": pass_on,
-    "Sharding": pass_on,
-    "annotate_device_placement": pass_on,
-    "xla.sdy.FuncResultSharding": pass_on,
+TARGETS: Mapping[CallTrait, Evaluate] = {
+    CallTrait.MATRIX_PRODUCT: evaluate_gemm,
+    CallTrait.TOP_K: evaluate_topk_call,
+    CallTrait.RADIX_SORT: evaluate_radix_sort,
+    CallTrait.THREEFRY: evaluate_threefry,
+    CallTrait.ALLOCATES: allocate,
+    CallTrait.HANDS_ON: pass_on,
 }
 
 
 def evaluate_custom_call(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
     """Evaluates a custom call by its target; raises NotCoveredError for an unknown one."""
     target = instruction.proto.custom_call_target
-    compute = TARGETS.get(target)
+    traits = find_traits(target)
+    compute = next((compute for trait, compute in TARGETS.items() if trait in traits), None)
     if compute is None:
         raise NotCoveredError(f"custom-call {target}")
     return compute(instruction, operands, scope)

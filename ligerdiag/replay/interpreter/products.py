@@ -290,6 +290,3 @@ def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scop
             results.append(total.astype(get_dtype(shapes[1])))
     results += [np.zeros(get_dimensions(shape), get_dtype(shape)) for shape in shapes[len(results) :]]
     return tuple(results) if is_tuple(instruction.shape) else results[0]
-
-
-GEMM_CALLS: Mapping[str, Evaluate] = {"__cublas$gemm": evaluate_gemm, "__cublas$lt$matmul": evaluate_gemm}

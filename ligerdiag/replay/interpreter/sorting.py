@@ -179,11 +179,3 @@ def evaluate_radix_sort(instruction: HloInstruction, operands: tuple[Value, ...]
     results: list[Array] = [np.take_along_axis(array, order, -1) for array in arrays]
     results += [np.zeros(get_dimensions(shape), get_dtype(shape)) for shape in shapes[len(results) :]]
     return tuple(results)
-
-
-SORTING_CALLS: Mapping[str, Evaluate] = {
-    "TopK": evaluate_topk_call,
-    "__gpu$TopK": evaluate_topk_call,
-    "__cub$DeviceRadixSort": evaluate_radix_sort,
-    "__cub$DeviceRadixSortUnassignedScratchSize": evaluate_radix_sort,
-}

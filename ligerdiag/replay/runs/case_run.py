@@ -137,7 +137,7 @@ def replay_case(
             )
             if reference is not None:
                 record = _judge_reference(record, intended, reference)
-                record = _settle_loss(record, intended, programs, given.arguments, KernelRunner(modules=modules))
+                record = _settle_reference(record, intended, programs, given.arguments, KernelRunner(modules=modules))
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
     if orders:
@@ -511,36 +511,35 @@ def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: M
     return replace(record, outputs=outputs, reference=errors, reference_tolerance=tolerances)
 
 
-def _settle_loss(
+def _settle_reference(
     record: Replay,
     intended: Mapping[str, Array],
     programs: Programs,
     arguments: Sequence[Array],
     runner: KernelRunner,
 ) -> Replay:
-    """Takes back that an output is lossy where roundings do not explain it.
+    """Measures the roundings of program order where an output is further from its reference than its dtypes explain.
 
-    An output of program order that is further from its reference than the roundings of program order come to, those of a
-    workaround included, has not lost digits. It is another value (LD016), and the schedule computes the same one.
+    If roundings alone take program order as far (the sine of 5e9, say), the reference proves nothing wrong: its tolerance
+    becomes what roundings come to. If they do not, the output has not lost digits. It is another value (LD016), and the
+    schedule computes the same one.
     """
-    lossy = [
-        name
-        for name, numbers in record.outputs.items()
-        if numbers.attribution is Attribution.LOSSY and numbers.error <= numbers.tolerance
-    ]
-    doubted = [name for name in lossy if record.reference[name] > _AS_ROUNDED * record.rounded.get(name, 0.0)]
+    off = [name for name, error in record.reference.items() if error > record.reference_tolerance[name]]
+    doubted = [name for name in off if record.reference[name] > _AS_ROUNDED * record.rounded.get(name, 0.0)]
     if not doubted:
         return record
     tolerances = {name: numbers.tolerance for name, numbers in record.outputs.items()}
     found = measure_rounding(
         programs.program, arguments, runner, intended, tolerances, devices=programs.signature.devices
     )
-    fresh = {
-        name: replace(record.outputs[name], attribution=Attribution.FRESH)
-        for name in doubted
-        if record.reference[name] > found[name]
-    }
-    return replace(record, outputs={**record.outputs, **fresh})
+    outputs, wider = dict(record.outputs), dict(record.reference_tolerance)
+    for name in doubted:
+        numbers = outputs[name]
+        if record.reference[name] <= found[name]:
+            wider[name] = found[name]
+        elif numbers.attribution is Attribution.LOSSY and numbers.error <= numbers.tolerance:
+            outputs[name] = replace(numbers, attribution=Attribution.FRESH)
+    return replace(record, outputs=outputs, reference_tolerance=wider)
 
 
 _AS_ROUNDED = 2.0

@@ -5,6 +5,8 @@
 2. Where both orders agree and one program reads what another one writes, they run at the same time, operation by
    operation: two programs that load, add and store lose one of the two sums, and one after the other they do not. A
    kernel whose programs wait for each other, as at a lock, is left alone: nothing runs at the same time behind the lock.
+   Where programs only write the same bytes, they run so with their stores crossed: a program whose atomic operation came
+   first may store last.
 3. An operand and the output in its place get bytes of their own, except what the launcher zeroes in the place of both.
    That says nothing about a kernel that writes through the operand.
 4. If atomics were used, the order of the programs may show in the rounding, and that alone is no race.
@@ -57,11 +59,13 @@ class Races:
         return max((self.order, *self.racing.values()))
 
 
-def make_together(meetings: Sequence[ProgramMeeting], programs: int) -> GridOptions:
+def make_together(meetings: Sequence[ProgramMeeting], programs: int, *, crossed: bool = False) -> GridOptions:
     """Returns the options of 2: programs that meet are in one batch."""
     first = dict.fromkeys(number for one in meetings for number in (one.writer, one.other))
     order = (*first, *(number for number in range(programs) if number not in first)) if first else None
-    return GridOptions(together=True, programs=order, most_rounds=_MOST_ROUNDS, records_meetings=False)
+    return GridOptions(
+        together=True, first_stays=crossed, programs=order, most_rounds=_MOST_ROUNDS, records_meetings=False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,12 +107,16 @@ def find_races(launched: RepeatableLaunch, *, all_ways: bool) -> Races:
             together = _compare_together(launched)
             if max(together, default=0.0) > ROUNDING:
                 races = replace(_explain(launched, together), tried=OrderTried.TOGETHER)
+        if races.largest <= ROUNDING and not ran.waited and any(one.other_writes for one in launched.meetings):
+            crossed = _compare_together(launched, crossed=True)
+            if max(crossed, default=0.0) > ROUNDING:
+                races = replace(_explain(launched, crossed), tried=OrderTried.CROSSED)
     return _compare_apart(launched, races) if all_ways else races
 
 
-def _compare_together(launched: RepeatableLaunch) -> list[float]:
+def _compare_together(launched: RepeatableLaunch, *, crossed: bool = False) -> list[float]:
     try:
-        return launched.compare(make_together(launched.meetings, launched.launch.programs))
+        return launched.compare(make_together(launched.meetings, launched.launch.programs, crossed=crossed))
     except NotCoveredError:
         return []  # a program that waits for another one
 

@@ -115,6 +115,11 @@ def _make_canary(bits: Array, other: bool) -> Any:
     return bits.dtype.type(canary ^ ((1 << 8 * bits.itemsize) - 1) if other else canary)
 
 
+def _hold_canary(buffers: Sequence[Array]) -> bool:
+    """Whether a kernel that reads them may write the canary without leaving anything unwritten."""
+    return any((_view_bits(one) == _make_canary(_view_bits(one), other=False)).any() for one in buffers)
+
+
 def _view_bits(array: Array) -> Array:
     return array.view(f"u{array.itemsize}")
 
@@ -283,8 +288,9 @@ class KernelRunner:
         options = FORWARD
         if tried is OrderTried.BACKWARD:
             options = replace(BACKWARD, batch_bytes=1) if launch.programs <= MOST_ALONE else BACKWARD
-        elif tried is OrderTried.TOGETHER:
-            options = make_together(self._seen[call.name].meetings, launch.programs)
+        elif tried in {OrderTried.TOGETHER, OrderTried.CROSSED}:
+            crossed = tried is OrderTried.CROSSED
+            options = make_together(self._seen[call.name].meetings, launch.programs, crossed=crossed)
         launch.run(buffers, options)
         settle_truth_values([outputs[number] for number in watch.fresh])
 
@@ -344,10 +350,10 @@ class KernelRunner:
             watch.launch.run(again, FORWARD)
             confirmed = watch.find_unwritten(again, other=True)
             found = {output: mask & confirmed[output] for output, mask in found.items() if output in confirmed}
-        read = {watch.launch.arguments[argument] for argument in watch.list_tracked()} if found else set[Any]()
+        may_copy = bool(found) and not before and (watch.list_tracked() or _hold_canary(buffers[: watch.operands]))
         for output, mask in found.items():
             buffer = buffers[watch.operands + output]
-            is_told = bool(before) or not (needs_confirmation(buffer) or watch.operands + output in read)
+            is_told = bool(before) or not (needs_confirmation(buffer) or may_copy)
             count = int(mask.sum())
             if count > seen.unwritten.get(output, (0, 0))[0] and is_told:
                 seen.unwritten[output] = (count, buffer.size)

@@ -4,6 +4,8 @@
    (see `effects.kernel_effects`). Buffers that are left over have no pointer: they share bytes with an operand.
 2. A launcher that autotunes runs each configuration and keeps the fastest. Which one that is, no payload says: the first
    one counts, as long as all have the same results.
+3. Memory that XLA allocates and nobody has written (`jax.lax.empty`, `jax.empty_ref`) is what a kernel leaves in its
+   output that writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +23,7 @@ from ligerdiag.effects.call import parse_configurations
 from ligerdiag.effects.payload import LaunchConfiguration, Parameter
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.custom_calls import ALLOCATES, CallTrait, has_trait, is_call_with
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import find_accesses, run_grid
@@ -44,6 +47,7 @@ class Launch:
 
     kernel: str
     module: TtirModule
+    """Without functions where nothing runs."""
     grid: tuple[int, int, int]
     arguments: tuple[int | Any, ...]
     """For each argument of the kernel: the number of its buffer, or a NumPy scalar."""
@@ -57,6 +61,8 @@ class Launch:
 
     def run(self, buffers: Sequence[Array], options: GridOptions) -> GridOutcome:
         """Runs the kernel on flat buffers, operands, then outputs; it overwrites them. Raises NotCoveredError."""
+        if not self.module.functions:
+            return _NO_PROGRAMS
         given = [buffers[one] if type(one) is int else one for one in self.arguments]
         try:
             return run_grid(self.module, self.kernel, given, self.grid, options=options)
@@ -65,6 +71,8 @@ class Launch:
 
     def list_reading(self) -> tuple[int, ...]:
         """Returns the numbers of the arguments that are buffers and that the kernel may read."""
+        if not self.module.functions:
+            return ()
         return tuple(
             number
             for number, (argument, access) in enumerate(
@@ -77,6 +85,18 @@ class Launch:
         """Sets to zero what the launcher sets to zero."""
         for number, size in self.zeroed:
             buffers[number].view(np.uint8)[:size] = 0
+
+
+_NO_PROGRAMS = GridOutcome()
+_ALLOCATES = Launch(
+    kernel=ALLOCATES, module=TtirModule(functions={}, has_lines=False), grid=(0, 0, 0), arguments=(), zeroed=()
+)
+"""See 3 above."""
+
+
+def is_launched(instruction: HloInstruction) -> bool:
+    """Returns whether it is a call of a kernel, or of one that writes nothing by 3 above."""
+    return is_call_with(instruction, CallTrait.CARRIES_TRITON | CallTrait.ALLOCATES)
 
 
 def compute_payload_key(call: HloInstruction) -> str:
@@ -100,6 +120,8 @@ def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path
     Raises NotCoveredError.
     """
     target = call.proto.custom_call_target
+    if has_trait(target, CallTrait.ALLOCATES):
+        return (_ALLOCATES,)
     try:
         configurations = parse_configurations(target, call.proto.backend_config)
     except ArtifactError as error:

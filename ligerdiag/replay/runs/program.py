@@ -29,7 +29,8 @@ import numpy as np
 
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.dataflow import is_partitioned
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
+from ligerdiag.hlo.dataflow import is_partitioned, is_shard_edge
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
@@ -56,7 +57,8 @@ from ligerdiag.replay.interpreter.scope import (
     store,
 )
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
-from ligerdiag.replay.runs.shards import EDGES, ENTRY, EXIT, join, split
+from ligerdiag.replay.runs.launch import is_launched
+from ligerdiag.replay.runs.shards import join, split
 
 _MOVES = having(Trait.NO_NEW_NAN)
 
@@ -110,11 +112,16 @@ def describe_first_nan(
     place = "" if line is None else f" at {line.file}:{line.line}"
     what = f"`%{first.name}` ({first.opcode})"
     if is_unwritten:
+        kernel = "its kernel reads an output before it writes it, or leaves elements of one unwritten (LD025, LD013)"
+        why = "it is read before anything is written there (LD025)" if _allocates(first) else kernel
         return (
-            f"the program as written takes its first NaN from memory that nobody has written, in {what}{place}: its kernel"
-            " reads an output before it writes it, or leaves elements of one unwritten (LD025, LD013)"
+            f"the program as written takes its first NaN from memory that nobody has written, in {what}{place}: {why}"
         )
     return f"the program as written makes its first NaN in {what}{place}: give its arguments other values, or a `Draw`"
+
+
+def _allocates(instruction: HloInstruction) -> bool:
+    return is_call_with(instruction, CallTrait.ALLOCATES)
 
 
 def _list_arrays(values: Iterable[Cells]) -> list[Array]:
@@ -256,7 +263,7 @@ class _Run:
         operands = [values[operand.id] for operand in instruction.operands]
         called = [self.module.computations[c] for c in instruction.called_computations]
         devices = max([count_devices(operand) for operand in operands], default=0)
-        if instruction.proto.custom_call_target in EDGES or (devices and instruction.opcode not in _TOGETHER):
+        if is_shard_edge(instruction) or (devices and instruction.opcode not in _TOGETHER):
             return self._run_on_devices(instruction, operands, devices)
         match instruction.opcode:
             case "parameter":
@@ -299,7 +306,7 @@ class _Run:
     def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: HloEvaluator) -> Cells:
         if self.watch is not None:
             self.watch.before(operands)
-        if instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
+        if is_launched(instruction):
             result = self._launch(instruction, operands)
         else:
             read = tuple([read_cells(operand) for operand in operands])
@@ -310,10 +317,9 @@ class _Run:
 
     def _run_on_devices(self, instruction: HloInstruction, operands: Sequence[Cells], devices: int) -> Cells:
         """Inside of a shard_map, and at its edges: see (5)."""
-        target = instruction.proto.custom_call_target
-        if target == ENTRY:
+        if is_call_with(instruction, CallTrait.ENTERS_SHARDS):
             return split(self.module, instruction, operands)
-        if target == EXIT:
+        if is_call_with(instruction, CallTrait.LEAVES_SHARDS):
             return join(self.module, instruction, operands)
         picked = [[pick_cells(operand, device) for operand in operands] for device in range(devices)]
         if instruction.opcode in COLLECTIVES:

@@ -31,6 +31,7 @@ from ligerdiag.replay.interpreter.evaluate import HloEvaluator, choose_branch, i
 from ligerdiag.replay.interpreter.products import multiply
 from ligerdiag.replay.interpreter.scope import Array, Multiply, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
+from ligerdiag.replay.runs.launch import is_launched
 from ligerdiag.replay.runs.memory import DeviceMemory
 from ligerdiag.replay.runs.program import Kernels
 
@@ -207,7 +208,7 @@ class ScheduleRunner:
             self._exchange(instruction, active)
         elif opcode in ("fusion", "async-start") and any(i.opcode in COLLECTIVES for i in called[0].instructions):
             self._exchange_wrapped(instruction, called[0], active)
-        elif opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target):
+        elif is_launched(instruction):
             for device in active:
                 self._launch(device, instruction)
         elif opcode == "fusion" and calls_kernel(called[0]):

@@ -229,9 +229,6 @@ def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Arr
     return others
 
 
-ENTRY, EXIT = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
-EDGES = frozenset({ENTRY, EXIT})
-
 _MESH = re.compile(r"([\w$.-]+) = #sdy\.mesh<\[([^\]]*)\](, [^>]*)?>")
 _AXIS = re.compile(r'"([^"]+)"=(\d+)')
 _VALUE = re.compile(r"<@([\w$.-]+), \[((?:\{[^{}]*\}(?:, )?)*)\]([^<>]*)>")

@@ -4,11 +4,12 @@
    differs by more than rounding.
 2. All calls that read what nobody has written, or leave elements unwritten, find something else in their outputs. An
    output is reached by one of them if a single bit differs, and the output depends on what that call returns. Where none
-   is and some output is not finite, that tells nothing.
+   is and some output is not finite, that tells nothing. An output that differs and depends on no result of these calls is
+   reached by what they overwrite: by each of them.
 3. All other calls run as before.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,7 +68,7 @@ def describe_launches(
         _run(run, OtherKernels(runner=runner, names=frozenset(), tried=OrderTried.NONE)) if ordered or garbage else None
     )
     if plain is None:
-        return tuple(found)
+        return tuple([_drop_reads(one, module, calls.get(one.instruction)) for one in found])
     for number in ordered[:MOST_CALLS]:
         names = frozenset((found[number].instruction,))
         other = OtherKernels(runner=runner, names=names, tried=found[number].order_tried)
@@ -75,11 +76,14 @@ def describe_launches(
     if garbage:
         names = frozenset(found[number].instruction for number in garbage)
         reached = _compare(run, OtherKernels(runner=runner, names=names, tried=None), plain)
+        dependent = {
+            number: _list_dependent(module, calls.get(found[number].instruction), tuple(plain)) for number in garbage
+        }
+        rest = frozenset(reached or ()).difference(*dependent.values())
         for number in garbage if reached is not None else ():
-            dependent = _list_dependent(module, calls.get(found[number].instruction), tuple(plain))
-            own = tuple(name for name in reached or () if name in dependent)
+            own = tuple(name for name in reached or () if name in dependent[number] | rest)
             found[number] = replace(found[number], reached_by_garbage=own)
-    return tuple(found)
+    return tuple([_drop_reads(one, module, calls.get(one.instruction)) for one in found])
 
 
 def _list_dependent(module: HloModule, call: HloInstruction | None, names: Sequence[str]) -> frozenset[str]:
@@ -91,18 +95,28 @@ def _list_dependent(module: HloModule, call: HloInstruction | None, names: Seque
 
 
 def _drop_unused(launch: LaunchNumbers, module: HloModule, call: HloInstruction) -> LaunchNumbers:
-    """Without the outputs of the call of which nothing comes: what stands there is nobody's matter."""
-    leaves = list(iterate_leaves(call.shape))
-    asked = {*launch.unwritten, *(one.output for one in launch.old_reads)}
-    unused = {number for number in asked if not find_reach(module, [(call, leaves[number])]).is_used}
+    """Without the outputs of the call of which nothing comes: what is left unwritten there is nobody's matter."""
+    unused = _find_unused(launch.unwritten, module, call)
     if not unused:
         return launch
     return replace(
         launch,
         unwritten={number: counts for number, counts in launch.unwritten.items() if number not in unused},
         unwritten_later=tuple(number for number in launch.unwritten_later if number not in unused),
-        old_reads=tuple(one for one in launch.old_reads if one.output not in unused),
     )
+
+
+def _drop_reads(launch: LaunchNumbers, module: HloModule, call: HloInstruction | None) -> LaunchNumbers:
+    """Without reads of an output of which nothing comes, unless what is read there reaches the program through others."""
+    if call is None or launch.reached_by_garbage:
+        return launch
+    unused = _find_unused([one.output for one in launch.old_reads], module, call)
+    return replace(launch, old_reads=tuple(one for one in launch.old_reads if one.output not in unused))
+
+
+def _find_unused(outputs: Iterable[int], module: HloModule, call: HloInstruction) -> frozenset[int]:
+    leaves = list(iterate_leaves(call.shape))
+    return frozenset(number for number in outputs if not find_reach(module, [(call, leaves[number])]).is_used)
 
 
 def _get_largest(launch: LaunchNumbers) -> float:

@@ -26,6 +26,7 @@ from ligerdiag.compile.cases.draws import draw_values
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.dataflow import is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import TOKEN, is_tuple, iterate_leaf_shapes, render_shape
@@ -39,7 +40,7 @@ from ligerdiag.replay.runs.collectives import COLLECTIVES
 from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.launch import list_modules
 from ligerdiag.replay.runs.loops import NO_CUTS, Cuts
-from ligerdiag.replay.runs.shards import EDGES, check_replicas
+from ligerdiag.replay.runs.shards import check_replicas
 from ligerdiag.replay.service.estimate import Estimate, compute_kernel_seconds, estimate, list_cuts
 from ligerdiag.replay.service.service import LONGEST, SLACK
 from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds, compute_available_bytes, refuse
@@ -205,7 +206,7 @@ def _require_one_device(program: HloModule, optimized: HloModule) -> None:
     check_replicas(optimized)
     for module in (program, optimized):
         for instruction in module.instructions:
-            is_edge = instruction.opcode == "custom-call" and instruction.proto.custom_call_target in EDGES
+            is_edge = is_shard_edge(instruction)
             if is_edge or instruction.opcode in COLLECTIVES or instruction.opcode == "partition-id":
                 raise NotCoveredError("a program for several devices: a dump does not say where its arrays lie")
 

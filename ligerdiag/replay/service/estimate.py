@@ -22,6 +22,7 @@ from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.dataflow import is_partitioned
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -253,12 +254,12 @@ def _compute_kernel_cost(call: HloInstruction, kernel_seconds: KernelSeconds) ->
 
 
 def _compute_opcode_cost(instruction: HloInstruction) -> _Cost:
-    opcode, target = instruction.opcode, instruction.proto.custom_call_target
+    opcode = instruction.opcode
     if opcode in _VIEWS:
         return _Cost()
     if opcode == "dot":
         return _compute_product_cost(instruction, count_flops(instruction))
-    if opcode == "custom-call" and ("matmul" in target or "gemm" in target):
+    if is_call_with(instruction, CallTrait.MATRIX_PRODUCT):
         return _compute_product_cost(instruction, _count_gemm_flops(instruction))
     elements = _count_elements(instruction.shape)
     if opcode in _OVER_OPERANDS:

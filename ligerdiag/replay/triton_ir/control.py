@@ -185,7 +185,8 @@ class KernelEvaluator:
     def _run_if(self, frame: Activation, instruction: Instruction, active: Active) -> list[Value]:
         gate = to_array(frame.values[instruction.op.operands[0]])
         ways: list[list[Value] | None] = [None, None]
-        for way, holds in enumerate((gate, ~gate)):
+        both = (0, gate), (1, ~gate)
+        for way, holds in reversed(both) if self._memory.first_stays else both:
             chosen = narrow_active(active, holds, frame.programs)
             if _has_any(chosen):
                 region = instruction.regions[way] if way < len(instruction.regions) else None

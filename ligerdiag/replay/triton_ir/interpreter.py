@@ -165,6 +165,7 @@ class _Launch:
         is_alone = numbers.size == 1
         memory.numbers, memory.journal = numbers, Journal()
         memory.keeps_overwritten = not is_alone and not self._options.together
+        memory.first_stays = self._options.first_stays
         try:
             self._evaluator.run(self._entry, self._values)
         except WaitingError:

@@ -119,6 +119,8 @@ class Memory:
         self.buffers, self._watched, self._written = tuple(buffers), watched, written
         self.journal = Journal()
         self.keeps_overwritten = True
+        self.first_stays = False
+        """See `GridOptions`."""
         self.numbers = np.zeros(1, np.int64)
         """Of the programs of the batch, in the grid."""
 
@@ -153,14 +155,15 @@ class Memory:
             value = value.astype(np.uint8)
         address, mask, active = target.address, target.mask, target.active
         is_shared = address.shape[0] == 1 and self.numbers.size > 1 and (mask is None or mask.shape[0] == 1)
-        if is_shared and value.shape[0] > 1:  # the last program's value stays
-            last = self.numbers.size - 1 if active is None else int(np.flatnonzero(active)[-1])
-            value = value[last : last + 1]
+        if is_shared and value.shape[0] > 1:  # one program's value stays
+            storing = np.arange(self.numbers.size) if active is None else np.flatnonzero(active)
+            stays = int(storing[0 if self.first_stays else -1])
+            value = value[stays : stays + 1]
         window = self._find_window(target, value.dtype.itemsize)
         if window == "nothing":
             return
         spread = any(own > 1 and there == 1 for own, there in zip(value.shape, address.shape, strict=True))
-        if window is None or spread:
+        if window is None or spread or self.first_stays:
             self._scatter(target, value)
             return
         self._note(target, "store", value.dtype.itemsize, window)
@@ -327,6 +330,11 @@ class Memory:
         shape, parts = self.reach(target, "store", value.dtype.itemsize, value)
         flat = np.broadcast_to(value, shape).reshape(-1)
         for argument, lanes, offsets in parts:
+            if self.first_stays and shape[0] > 1:
+                numbers = np.arange(flat.size)[lanes]
+                order = np.argsort(-(numbers // (flat.size // shape[0])), kind="stable")
+                self.write(argument, offsets[order], flat[lanes][order])
+                continue
             self.write(argument, offsets, flat[lanes])
 
     def write(self, argument: int, offsets: Array, values: Array) -> None:

@@ -43,6 +43,9 @@ class GridOptions:
     together: bool = False
     """The programs of a batch run at the same time, operation by operation, also where they meet: one of the orders in which
     their accesses to memory may come."""
+    first_stays: bool = False
+    """Where programs store to the same bytes in one operation, the first program's value stays: the stores land in another
+    order than the operations before them. Programs whose condition does not hold go on first."""
     tracked: frozenset[int] = frozenset()
     """Numbers of the arguments of which is noted what is read before anybody has written it."""
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Party, Reproduction, Rule, make_example
 from ligerdiag.rules.wording import advise_zeros, describe_callers, locate_instruction, render_at
 
-_BEFORE_THE_PROGRAM = frozenset({"triton_kernel_call_ffi"})
 """Targets whose launcher tries the configurations before the program runs, when only arguments and constants hold values."""
 
 
@@ -105,7 +105,7 @@ def _explain_search(effects: CallEffects, operand: int, output: int) -> str:
 
 
 def _is_early(call: HloInstruction) -> bool:
-    return call.proto.custom_call_target in _BEFORE_THE_PROGRAM
+    return is_call_with(call, CallTrait.JAX_TRITON_FFI)
 
 
 def _holds_value(context: Context, write: HiddenWrite) -> bool:

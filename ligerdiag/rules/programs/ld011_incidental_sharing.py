@@ -146,6 +146,7 @@ def _describe_race(launch: LaunchNumbers, difference: float) -> tuple[str, str]:
     when = {
         OrderTried.BACKWARD: "from the last to the first",
         OrderTried.TOGETHER: "at the same time",
+        OrderTried.CROSSED: "at the same time, and the first one stores last",
         OrderTried.APART: "on bytes that are not shared",
     }.get(launch.order_tried, "in another order, or on bytes that are not shared")
     how = f"by {render_error(difference)} when the programs of its grid run {when}"

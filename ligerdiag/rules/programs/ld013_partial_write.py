@@ -7,8 +7,9 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.dependents import find_dependents, name_reached
 from ligerdiag.effects.access import Access, WriteCoverage
 from ligerdiag.effects.call import carries_kernel
-from ligerdiag.hlo.module import find_user_line
-from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.custom_calls import ALLOCATES
+from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
 from ligerdiag.rules.rule import ALIASED, Measured, Party, Reproduction, Rule, Settled, make_example
 
@@ -38,12 +39,12 @@ def check(context: Context) -> Iterator[Finding]:
             grid = " x ".join(map(str, effects.grid))
             why = f"no program of the grid {grid} stores to all of output {output}, whatever the data"
             if is_whole:
-                why = f"nothing in it writes output {output}: it holds whatever stood in that memory"
+                why = f"{_NOTHING} output {output}: it holds whatever stood in that memory"
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
                 message=f"`{effects.kernel}` leaves elements of its output {output} unwritten",
-                outputs=name_reached(context, reach) if is_whole else (),
+                outputs=name_reached(context, reach),
                 source=find_user_line(context.program, call),
                 kernel=effects.kernel,
                 instructions=(call.name,),
@@ -52,27 +53,61 @@ def check(context: Context) -> Iterator[Finding]:
                         "kernel",
                         f"the grid is {grid}: no program runs, and CUDA refuses the launch" if is_empty else why,
                     ),
+                    *([_CUT] if not is_empty and _is_cut(context.program, call, leaf) else []),
                 ),
                 help=HELP,
             )
 
 
+_NOTHING = "nothing in it writes"
+_CUT = ("readers", "the program takes nothing but pieces of it, cut out at constant places")
+_HANDS_ON = frozenset({"bitcast", "copy", "opt-barrier", "reshape"})
+
+
+def _is_cut(program: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
+    """Whether all that is done with this result is that pieces at constant places are taken out of it."""
+    home = next(home for home, one in program.iterate_custom_calls() if one.id == call.id)
+    waiting, slices = [call], 0
+    while waiting:
+        value = waiting.pop()
+        if value.id == home.root.id:
+            return False
+        for user in home.users[value.id]:
+            if user.opcode == "get-tuple-element":
+                waiting += [user] if user.proto.tuple_index == leaf[0] else []
+            elif user.opcode in _HANDS_ON:
+                waiting.append(user)
+            elif user.opcode == "slice":
+                slices += 1
+            else:
+                return False
+    return slices > 0
+
+
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds the counts to the static findings, and reports each other output with unwritten elements."""
+    """Adds the counts to the static findings, and reports each other output with unwritten elements.
+
+    What no output depends on, with the inputs drawn, is left out; of what is unwritten whatever the data, only where the
+    program takes pieces at constant places alone.
+    """
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}
     broken = {name for finding in measured.findings_of(_BROKEN) for name in finding.instructions}
     for launch in numbers.launches if numbers is not None else ():
-        if launch.instruction in broken:
-            continue  # what is declared to be an operand, and is not
+        if launch.instruction in broken or launch.kernel == ALLOCATES:
+            continue  # what is declared to be an operand, and is not; memory that LD025 reports
         for output, (unwritten, elements) in launch.unwritten.items():
             if unwritten:
                 worst = counted.get((launch.instruction, output))
                 if worst is None or unwritten > worst[1]:
                     counted[launch.instruction, output] = (launch, unwritten, elements)
     for finding in measured.findings_of(RULE.id):
-        yield _add_count(finding, counted)
+        found = _add_count(finding, counted)
+        if found is not None:
+            yield found
     for (_, output), (launch, unwritten, elements) in counted.items():
+        if launch.reached_by_garbage == ():
+            continue
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
@@ -86,13 +121,17 @@ def measure(measured: Measured) -> Iterator[Finding]:
         )
 
 
-def _add_count(finding: Finding, counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]]) -> Finding:
-    """The finding with the count of its output, which is taken out of `counted`."""
+def _add_count(finding: Finding, counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]]) -> Finding | None:
+    """The finding with the count of its output, which is taken out of `counted`; None if nobody reads what is left."""
     for (instruction, output), (launch, unwritten, elements) in counted.items():
         if launch.kernel == finding.kernel and finding.message.endswith(f" its output {output} unwritten"):
             del counted[instruction, output]
+            if launch.reached_by_garbage == () and _CUT in finding.evidence:
+                return None
             message = _render_count(launch, output, unwritten, elements)
-            reached = tuple(dict.fromkeys((*finding.outputs, *(launch.reached_by_garbage or ()))))
+            reached = launch.reached_by_garbage
+            if reached is None or any(text.startswith(_NOTHING) for _, text in finding.evidence):
+                reached = tuple(dict.fromkeys((*finding.outputs, *(reached or ()))))
             evidence = (*finding.evidence, _describe_launch(launch, output))
             return replace(finding, message=message, outputs=reached, evidence=evidence)
     return finding
@@ -149,9 +188,10 @@ somebody else's activations in a training run, NaN once in a while.""",
 Make the grid and the masks cover the output; or alias the output to an operand that holds the values that are to stay.""",
     limits="""\
 Where stores depend on data it needs a replay, and holds for the inputs drawn. An output of which nothing comes is left
-alone: no operation takes it, or none that counts. Whether anybody reads those elements of it is not asked: padding that
-is cut off later is reported all the same. That is why it is a warning. No output of the program that differs with what stood
-in the memory before is called fresh.""",
+alone: no operation takes it, or none that counts. Padding that is cut off at a constant place, and elements that are left
+out depending on data, are left alone where replay finds that no output differs with what stood there. Without a replay, and
+where readers choose their elements otherwise, they are reported all the same: that is why it is a warning. No output of the
+program that differs with what stood in the memory before is called fresh.""",
     references=("github.com/jax-ml/jax/issues/20227", "github.com/jax-ml/jax/issues/24023"),
     reproduced=(
         Reproduction(

@@ -111,7 +111,10 @@ def _report(launch: LaunchNumbers) -> Finding:
 
 
 def _describe_difference(launch: LaunchNumbers) -> tuple[str, str]:
-    when = "at the same time" if launch.order_tried is OrderTried.TOGETHER else "from the last to the first"
+    when = {
+        OrderTried.TOGETHER: "at the same time",
+        OrderTried.CROSSED: "at the same time, and the first one stores last",
+    }.get(launch.order_tried, "from the last to the first")
     how = f"by {render_error(launch.order_difference)} when its programs run {when}"
     return "replay", f"the results of %{launch.instruction} differ {how}"
 
@@ -246,10 +249,11 @@ Replay notes the bytes that each program of a launch reads and writes. Where one
 writes, the programs run one by one, from the first to the last and from the last to the first. So they do where atomic
 operations of several programs meet whose order shows: what one of them returns is used, as a place in a list, or the
 last one stays. Where both orders agree and one program reads what another one writes, all run at the same time, operation
-by operation: two that load, add and store lose one of the two sums. A result that differs is reported, with two programs
-that meet and the lines of the kernel where they do, if an output of the program differs, too. Where programs meet in an
-operand that is overwritten in place, that is LD011's; where they meet elsewhere, too, and what is not in that operand
-differs, both are reported.
+by operation: two that load, add and store lose one of the two sums. Where both write the same bytes they run so once more,
+and the program that came first stores last: it may have drawn its ticket first and be late. A result that differs is
+reported, with two programs that meet and the lines of the kernel where they do, if an output of the program differs, too.
+Where programs meet in an operand that is overwritten in place, that is LD011's; where they meet elsewhere, too, and what is
+not in that operand differs, both are reported.
 
 Without numbers, the addresses of all programs of the launch are followed: an output of which a program surely reads what
 another one surely writes is reported, unless atomic operations may make one wait for the other. No output of the program
@@ -263,8 +267,8 @@ in a loop within one program, or combine by atomics that commute. Where programs
 operation, or store one partial sum a program. A place for a result follows from the program's number or from a prefix sum
 of counts; what a counter hands out depends on who comes first.""",
     limits="""\
-Holds for the inputs drawn, and for the first two launches of each call. Three orders are tried: what differs only in a
-fourth one is not seen. Programs that wait for each other, as at a lock, do not run at the same time. Sums by atomic
+Holds for the inputs drawn, and for the first two launches of each call. Four orders are tried: what differs only in a
+fifth one is not seen. Programs that wait for each other, as at a lock, do not run at the same time. Sums by atomic
 operations may differ by rounding, which counts as none. Within a program nothing is looked for: the threads of one
 program, and a missing `tl.debug_barrier` between them, are out of reach of the Triton IR on numbers. A kernel that waits
 for another program of its grid is not replayed, and the report says so.""",

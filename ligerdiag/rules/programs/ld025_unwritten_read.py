@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.dependents import find_dependents, name_reached
+from ligerdiag.analysis.unwritten_memory import find_unwritten_memory
 from ligerdiag.effects.access import OldRead
+from ligerdiag.hlo.custom_calls import ALLOCATES
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity, SourceLine, UnwrittenRead
@@ -24,6 +26,8 @@ def check(context: Context) -> Iterator[Finding]:
             if use.old_read is None or leaf in aliased:
                 continue
             reach = find_dependents(context, context.program, call, [leaf])
+            if not reach.is_used and not use.old_read.is_atomic:  # the kernel computes its other outputs with it
+                reach = find_dependents(context, context.program, call, iterate_leaves(call.shape))
             if not reach.is_used:
                 continue
             yield Finding(
@@ -37,8 +41,35 @@ def check(context: Context) -> Iterator[Finding]:
                 evidence=(_describe_static(use.old_read, output), _MEMORY),
                 help=f"{advise_zeros(call.proto.custom_call_target, (output,))}; {_HELP}",
             )
+    for read in find_unwritten_memory(context):
+        reach = find_dependents(context, context.program, read.allocation, [()])
+        if reach.is_used:
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=f"`{read.effects.kernel}` reads its operand {read.operand} where nobody has written before",
+                outputs=name_reached(context, reach),
+                source=find_user_line(context.program, read.call),
+                kernel=read.effects.kernel,
+                operand=read.operand,
+                instructions=(read.call.name, read.allocation.name),
+                evidence=(
+                    _describe_allocation(read.allocation.name, find_user_line(context.program, read.allocation)),
+                ),
+                help=_FILL,
+            )
 
 
+def _describe_allocation(name: str, line: SourceLine | None) -> tuple[str, str]:
+    return (
+        "memory",
+        f"%{name} allocates it{render_at(line)}, and nothing writes it before: it holds whatever stood there",
+    )
+
+
+_FILL = (
+    "make the array or the Ref of zeros, `jax.new_ref(jnp.zeros(...))`, or write every element before anything reads it"
+)
 _MEMORY = ("memory", "no operand aliases the output and the launcher does not zero it: it holds whatever stood there")
 
 
@@ -58,6 +89,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
     A read of which no output of the program depends is left out.
     """
     numbers = measured.numbers
+    yield from _measure_allocations(measured)
     broken = {name for finding in measured.findings_of(_BROKEN) for name in finding.instructions}
     seen: dict[tuple[str, int], tuple[LaunchNumbers, UnwrittenRead]] = {
         (launch.instruction, read.output): (launch, read)
@@ -66,6 +98,8 @@ def measure(measured: Measured) -> Iterator[Finding]:
         for read in launch.old_reads
     }
     for finding in measured.findings_of(RULE.id):
+        if finding.help == _FILL:
+            continue
         same = next((key for key, found in seen.items() if _is_same(finding, *found)), None)
         yield finding if same is None else _add(finding, *seen.pop(same))
     for launch, read in seen.values():
@@ -81,6 +115,29 @@ def measure(measured: Measured) -> Iterator[Finding]:
             instructions=(launch.instruction,),
             evidence=(_describe_replay(launch, read), _MEMORY),
             help=f"let the launcher zero it, or alias it to a Ref or operand that holds zeros; {_HELP}",
+        )
+
+
+def _measure_allocations(measured: Measured) -> Iterator[Finding]:
+    """The findings on memory that the program allocates, and one for each other that outputs depend on."""
+    known = [finding for finding in measured.findings_of(RULE.id) if finding.help == _FILL]
+    yield from known
+    names = {name for finding in known for name in finding.instructions}
+    for launch in measured.numbers.launches if measured.numbers is not None else ():
+        if launch.kernel != ALLOCATES or not launch.reached_by_garbage or launch.instruction in names:
+            continue
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message="the program reads memory that nobody has written",
+            outputs=launch.reached_by_garbage,
+            source=launch.line,
+            instructions=(launch.instruction,),
+            evidence=(
+                _describe_allocation(launch.instruction, launch.line),
+                ("replay", "with other bytes there these outputs differ"),
+            ),
+            help=_FILL,
         )
 
 
@@ -198,9 +255,11 @@ RULE = Rule(
 Follows the addresses and masks of every load, store and atomic operation for all programs of the launch's grid. It reports
 an output of which some program reads bytes that no program can have written by then; an atomic addition, maximum or
 compare-and-swap reads what it updates. An output that is aliased to an operand or a Ref holds that one's values, and one
-that the launcher zeroes holds zeros: neither is reported. Replay notes every such read, too, also where addresses depend
-on data. It runs the launch from the first program to the last and from the last to the first, and reports what is read
-unwritten in both. No output of the program that depends on it is called fresh.""",
+that the launcher zeroes holds zeros: neither is reported. Memory that the program itself allocates and that nobody has
+written (`jax.lax.empty`, `jax.empty_ref`) holds nothing, and a kernel that reads it is reported. Replay notes every such
+read, too, also where addresses depend on data. It runs the launch from the first program to the last and from the last to
+the first, and reports what is read unwritten in both; it runs the schedule with other bytes in memory that the program
+allocates, and reports what makes an output differ. No output of the program that depends on it is called fresh.""",
     why="""\
 An output of a custom call is memory that holds anything: zeros in a fresh process, an activation of the step before in a
 training run. Everything that is added to it is added to that. A test that runs once passes by luck, and the second call is

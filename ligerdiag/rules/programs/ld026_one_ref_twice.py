@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access, CallEffects, WriteCoverage
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.dataflow import Dataflow, Position, Through
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Example, Rule
-from ligerdiag.rules.wording import TRITON_FFI
 from ligerdiag.text import join_words
 
 _NAMES = Through(bitcasts=True, barriers=True, tuples=True, arguments=True, shards=True)
@@ -42,7 +42,7 @@ def _is_one(context: Context, call: HloInstruction, effects: CallEffects, number
     """
     path = context.program.find_tag_path(call)
     repeated = context.repeated.get(path[-1]) if path else None
-    if call.proto.custom_call_target == TRITON_FFI and repeated is not None:
+    if is_call_with(call, CallTrait.JAX_TRITON_FFI) and repeated is not None:
         return any(len(set(group).intersection(numbers)) > 1 for group in repeated)
     return all(_is_partial(effects, call, number) for number in numbers)
 
@@ -99,7 +99,7 @@ def _report(
 ) -> Finding:
     leaves = list(iterate_leaves(call.shape))
     results = {number: leaves.index(call.operand_output_aliases[number]) for number in numbers}
-    one = "Ref" if call.proto.custom_call_target == TRITON_FFI else "value"
+    one = "Ref" if is_call_with(call, CallTrait.JAX_TRITON_FFI) else "value"
     operands = join_words([str(number) for number in numbers])
     named = join_words([f"output {results[number]}" for number in numbers])
     lost = join_words([f"output {results[number]}" for number in dropped])

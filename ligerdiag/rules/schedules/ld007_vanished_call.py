@@ -36,9 +36,10 @@ def check(context: Context) -> Iterator[Finding]:
             rule=RULE.id,
             severity=RULE.severity,
             message=message,
+            outputs=tuple(context.verdicts.outputs) if call.is_unseen else (),
             source=call.source,
             kernel=call.kernel,
-            evidence=(("call", reason),),
+            evidence=(("call", reason), *([_UNSEEN] if call.is_unseen else [])),
             help=remedy,
         )
     for lost in context.lost_refs:
@@ -69,6 +70,7 @@ def _report_lost(context: Context, lost: LostRef) -> Finding:
     )
 
 
+_UNSEEN = ("outputs", "the program as written lacks the call, too: which outputs need what it writes is not known")
 _AGAIN = "JAX runs it in the forward pass, and drops it where `jax.checkpoint` computes the forward pass again"
 
 NO_OUTPUTS = make_example(
@@ -162,7 +164,8 @@ Compares the kernel calls of the traced jaxpr with those of the module that JAX 
 module. A call is reported when it has no outputs at all, or when it overwrites an operand that none of its outputs stands
 for and something may read one of its operands later. What a `custom_vjp` or `custom_jvp` asks for whose rule takes its place
 was never to run. A call that JAX runs in the forward pass, and drops where `jax.checkpoint` computes the forward pass again,
-is reported if an output needs what it would have left there: in an operand, or in a Ref, which JAX makes and reads anew.""",
+is reported if an output needs what it would have left there: in an operand, or in a Ref, which JAX makes and reads anew.
+Where JAX drops a call while it traces, as in a loop that it differentiates, no program holds it: none is fresh.""",
     why="""\
 JAX and XLA remove what nobody uses. A kernel whose only purpose is to scale a gradient in place is, to them, a call that
 does nothing: the gradient stays unscaled, silently.""",

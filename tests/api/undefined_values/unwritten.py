@@ -176,6 +176,62 @@ def half(x):
     return {"even": y[:, ::2], "all": y}
 
 
+@triton.jit
+def first_kernel(x, o, n: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+
+def pad(x):
+    """Of 500 elements; the output has room for whole blocks."""
+    flat, room = x.reshape(-1)[:500], S((ROWS * BLOCK,), "float32")
+    return jt.triton_call(flat, kernel=first_kernel, grid=(ROWS,), n=500, BLOCK=BLOCK, **{OUT: room})
+
+
+def padding_cut_off(x):
+    return {"y": pad(x)[:500]}
+
+
+def padding_reshaped_and_cut_off(x):
+    return {"y": pad(x).reshape(ROWS, BLOCK)[:7, 3:].sum(0)}
+
+
+def padding_read(x):
+    return {"y": pad(x)[:501], "sum": pad(x).sum()}
+
+
+@triton.jit
+def half_elements_kernel(x, o, BLOCK: tl.constexpr):
+    """Two bytes of each element of four."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o.to(tl.pointer_type(tl.int16)) + 2 * at, tl.load(x + at).to(tl.int16))
+
+
+def half_elements(x):
+    return {
+        "y": jt.triton_call(x, kernel=half_elements_kernel, grid=(ROWS,), BLOCK=BLOCK, **{OUT: S(x.shape, "float32")})
+    }
+
+
+@triton.jit
+def positive_kernel(x, o, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at)
+    tl.store(o + at, value, mask=value > 0)
+
+
+def positive(x):
+    return jt.triton_call(x, kernel=positive_kernel, grid=(ROWS,), BLOCK=BLOCK, **{OUT: S(x.shape, "float32")})
+
+
+def positive_chosen(x):
+    return {"y": jnp.where(x > 0, positive(x), 0)}
+
+
+def positive_read(x):
+    return {"y": positive(x).max(1)}
+
+
 A, B = Arg(shape=(32, 128)), Arg(shape=(128, 32))
 
 
@@ -200,4 +256,10 @@ CASES = (
     case(splitk, (A, B), {"c": "unknown"}, "LD010", "LD025"),
     case(splitk_zeroed, (A, B), "fresh"),
     case(half, (X,), {"even": "fresh", "all": "unknown"}, "LD013"),
+    case(padding_cut_off, (X,), "fresh"),
+    case(padding_reshaped_and_cut_off, (X,), "fresh"),
+    case(padding_read, (X,), {"*": "unknown"}, "LD013"),
+    case(half_elements, (X,), {"*": "unknown"}, "LD013"),
+    case(positive_chosen, (X,), "fresh"),
+    case(positive_read, (X,), {"*": "unknown"}, "LD013"),
 )

@@ -1,0 +1,115 @@
+"""The traits of custom-call targets, as `opcodes` has those of opcodes.
+
+`custom_calls.toml` lists the targets by group and says where each is defined. A target in no group has no trait: its effects
+are unknown until the user declares them. NCCL has no targets, because XLA's collectives are instructions.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from enum import Flag, auto
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from ligerdiag.hlo.module import HloInstruction
+
+TABLE = Path(__file__).with_suffix(".toml")
+ALLOCATES = "AllocateBuffer"
+"""The target whose result is a buffer that nobody has written (`jax.lax.empty`)."""
+PARTITIONED = "CustomSPMDPartitioning"
+"""The target that JAX gives a `custom_partitioning`; lowering writes it."""
+
+
+class CallTrait(Flag):
+    """Traits of custom-call targets."""
+
+    NONE = 0
+    READS_ONLY = auto()
+    """The call overwrites no operand but those that its outputs declare to alias."""
+    MADE_BY_XLA = auto()
+    """XLA rewrites an operation to this call, and its launcher knows every buffer."""
+
+    # targets that carry a kernel
+    JAX_TRITON = auto()
+    JAX_TRITON_FFI = auto()
+    PALLAS_TRITON = auto()
+    MOSAIC = auto()
+    """A Mosaic GPU module that `effects` can follow."""
+    UNREAD_MOSAIC = auto()
+    """A Mosaic GPU module of an older form: only the kernel's name can be read."""
+    UNREAD_KERNEL = auto()
+    """The call runs code that cannot be read; the group's note says why."""
+    KERNEL_BY_NAME = auto()
+    """The name looks like a launcher of kernels."""
+
+    # values: the replay evaluates these
+    MATRIX_PRODUCT = auto()
+    TOP_K = auto()
+    RADIX_SORT = auto()
+    THREEFRY = auto()
+    ALLOCATES = auto()
+    """The result is a buffer that nobody has written."""
+    HANDS_ON = auto()
+    """Each result is the operand."""
+
+    # partitioning
+    MARKER = auto()
+    """The call does nothing at run time."""
+    FOR_PARTITIONER = auto()
+    """The partitioner reads the call in the program, and removes it."""
+    SHARDY = auto()
+    ENTERS_SHARDS = auto()
+    LEAVES_SHARDS = auto()
+    CUSTOM_PARTITIONING = auto()
+
+    CARRIES_TRITON = JAX_TRITON | JAX_TRITON_FFI | PALLAS_TRITON
+    """The payload holds a kernel in Triton IR."""
+    SHARD_EDGE = ENTERS_SHARDS | LEAVES_SHARDS
+    """Result k is operand k in another sharding."""
+
+
+@lru_cache(maxsize=4096)
+def find_traits(target: str) -> CallTrait:
+    """Returns the traits of a custom-call target."""
+    exact, patterns = _load_traits()
+    found = exact.get(target, CallTrait.NONE)
+    for pattern, traits in patterns:
+        if pattern.fullmatch(target):
+            found |= traits
+    return found
+
+
+def has_trait(target: str, traits: CallTrait) -> bool:
+    """Returns whether the target has at least one of the traits."""
+    return bool(find_traits(target) & traits)
+
+
+def is_call_with(instruction: HloInstruction, traits: CallTrait) -> bool:
+    """Returns whether the instruction is a custom call whose target has at least one of the traits."""
+    return instruction.opcode == "custom-call" and has_trait(instruction.proto.custom_call_target, traits)
+
+
+@cache
+def load_notes() -> Mapping[str, str]:
+    """Returns the targets whose effects cannot be read, each with the reason."""
+    return {target: group["note"] for group in load_groups() if "note" in group for target in group["targets"]}
+
+
+def load_groups() -> list[dict[str, Any]]:
+    """Returns the groups of the table as TOML gives them."""
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))["group"]
+
+
+@cache
+def _load_traits() -> tuple[Mapping[str, CallTrait], tuple[tuple[re.Pattern[str], CallTrait], ...]]:
+    """Returns the traits of each named target, and those of each pattern."""
+    exact, patterns = dict[str, CallTrait](), list[tuple[re.Pattern[str], CallTrait]]()
+    for group in load_groups():
+        traits = CallTrait.NONE
+        for name in group["traits"]:
+            traits |= CallTrait[name.replace("-", "_").upper()]
+        for target in group.get("targets", ()):
+            exact[target] = exact.get(target, CallTrait.NONE) | traits
+        patterns += [(re.compile(pattern, re.ASCII | re.DOTALL), traits) for pattern in group.get("patterns", ())]
+    return exact, tuple(patterns)
