@@ -17,7 +17,7 @@ test:
 nightly:
 	$(UV) run pytest -m nightly --durations=20
 
-# Measures each file of tests anew, for the order in which a run hands them out, and prints a table of the rooms.
+# Measures each file of tests anew, for the order in which a run hands them out, and prints a table of the folders.
 costs:
 	$(UV) run pytest --junitxml=report/junit.xml
 	$(UV) run python -m tools.costs report/junit.xml
@@ -58,13 +58,13 @@ versions:
 	$(UV) run ligerdiag sweep docs/versions.toml --out versions || true
 	$(UV) run python -m tools.map_of_versions versions docs/versions.md
 
-# Twenty thousand random programs, judged by their schedules alone and held against what their numbers once said: about two hours on
-# two cores. After a mend of the verdict; `python -m tools.corpus --help` says how to judge some, and how to add others.
+# Twenty thousand random programs, judged by their schedules alone and compared with what their numbers once said: about two hours on
+# two cores. After a change of the verdict; `python -m tools.corpus --help` says how to judge some, and how to add others.
 corpus:
 	$(UV) run python -m tools.corpus judge
 
 # 50,000 mutations of what strangers may hand us, with claims about the verdicts afterwards; another thousand each night:
-# make fuzz-nightly SEED=$$(date +%Y%m%d)00000. One that was ended says how to go on.
+# make fuzz-nightly SEED=$$(date +%Y%m%d)00000. An interrupted run says how to continue.
 SEED ?= 0
 COUNT ?= 50000
 fuzz-nightly:

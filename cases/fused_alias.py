@@ -1,7 +1,7 @@
 """A declared write that XLA breaks (docs/reports/dynamic-slice-fusion.md).
 
 The kernel overwrites a Ref, which is right by itself. XLA fuses its call with the slices around it, hands it addresses in
-larger arrays in the place of copies, and forgets that the declared output has to be the operand.
+larger arrays instead of copies, and forgets that the declared output has to be the operand.
 
 - `stacked`: a scan stacks what the kernel leaves of each row
 - `halves`: the kernel gets the halves of one array, which is read as a whole, too

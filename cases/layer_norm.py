@@ -30,7 +30,7 @@ EXPECTED_RULES = {
     Mode.TRIVIAL: ("LD004", "LD006"),
     Mode.BARRIER: ("LD004", "LD006"),
 }
-"""An order behind the kernel helps the gradient that the kernel writes, and harms the residual's."""
+"""An order after the kernel helps the gradient that the kernel writes, and harms the residual's."""
 
 
 def compute(mode: Mode, *arrays: Any) -> dict[str, Any]:

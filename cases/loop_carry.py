@@ -52,7 +52,7 @@ def _scan(carried: str, loss_and_gradient: Callable[..., Any], logits: Any, targ
 
 
 def expect_rules(carried: str, mode: Mode) -> tuple[str, ...]:
-    """Returns the rules that speak; LD016 holds the program against the reference."""
+    """Returns the rules that speak; LD016 compares the program with the reference."""
     if mode is Mode.ALIASED:
         return ()
     return ("LD006", "LD009") if carried == "gradient" else ("LD006", "LD016")

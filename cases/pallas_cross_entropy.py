@@ -2,12 +2,12 @@
 input.
 
 The doubt: Pallas wraps and rewrites what it is given, so a write to an input may be refused, copied or declared on
-the way. It is none of these: the Triton IR inside of the call stores through the operand's pointer, and the call does
+the way. It is not: the Triton IR inside of the call stores through the operand's pointer, and the call does
 not say so. What replay runs is Triton's own Python source, which a Pallas kernel has not: these cases have verdicts,
 and no numbers.
 
-- `gradient`: loss and gradient as they are
-- `products`: the gradient goes on into two matrix products, as in a fused linear cross entropy
+- `gradient`: loss and gradient, unchanged
+- `products`: the gradient enters two matrix products, as in a fused linear cross entropy
 - `bfloat16`: the same with input and weight in bf16, where XLA folds the cast of the logits
 """
 

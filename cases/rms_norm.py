@@ -28,7 +28,7 @@ EXPECTED = {
     ("after", Mode.TRIVIAL): {"input": "clobbered"},
     ("after", Mode.BARRIER): {"input": "clobbered"},
 }
-"""An order behind the kernel helps the gradient that the kernel writes, and harms the residual's."""
+"""An order after the kernel helps the gradient that the kernel writes, and harms the residual's."""
 EXPECTED_RULES = {
     ("before", Mode.HIDDEN): ("LD001", "LD003", "LD006"),
     ("before", Mode.TRIVIAL): ("LD006",),

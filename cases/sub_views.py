@@ -3,7 +3,7 @@
 calls that overwrote them were declared to have no effects, and live buffers were laid over each other: NaN).
 
 In JAX a slice is an array of its own. The kernel overwrites that one, and a reader of the whole needs the original:
-`whole`. Compiled here, each kernel gets a copy of its slice, and the parent stays as it is; the gradients are lost, for
+`whole`. Compiled here, each kernel gets a copy of its slice, and the parent does not change; the gradients are lost, for
 their readers are computed from the parent.
 """
 

@@ -14,7 +14,7 @@ WIDE = 8192
 """Elements of a row's blocks. Where there are more, the row and the sums over rows leave room for one program on each
 multiprocessor, and no registers for the weight."""
 MAX_SHARED_BYTES = 150 * 2**10
-"""What rows on their way may take of a program's shared memory; an A100 has 163 KiB of it, later GPUs 227 KiB."""
+"""The shared memory of a program that prefetched rows may take; an A100 has 163 KiB of it, later GPUs 227 KiB."""
 
 
 @triton.jit

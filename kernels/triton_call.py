@@ -7,9 +7,9 @@ itself if that is None. The destination is `destination_ptr` where there is one,
 
 The generations differ:
 
-1. jax-triton < 0.4 declares an overwritten operand by `input_output_aliases`, and passes the kernel one more pointer
-   for the aliased output (the same address again).
-2. jax-triton >= 0.4 takes a `jax.Ref` for it, and passes no other pointer.
+- jax-triton < 0.4 declares an overwritten operand by `input_output_aliases`, and passes the kernel one more pointer
+  for the aliased output (the same address again).
+- jax-triton >= 0.4 takes a `jax.Ref` for it, and passes no other pointer.
 
 The generation is detected once, at import: the newer `triton_call` has `out_type`.
 """

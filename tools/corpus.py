@@ -9,7 +9,7 @@ seed, and a letter for each output, by name in order:
     w   wrong
     -   nobody knows
 
-It says which programs the generator drew: where it draws others now, the words are none of theirs.
+It says which programs the generator drew: if it draws others now, the verdicts do not belong to them.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class CorpusError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What the schedules of some programs say against their words."""
+    """Verdicts of some programs, compared with the recorded ones."""
 
     programs: int = 0
     wrong: int = 0
@@ -97,7 +97,7 @@ def judge(words: Mapping[int, str], *, target: str = "h100", jobs: int | None = 
 
 
 def compare(verdicts: Verdicts, words: Mapping[int, str]) -> Judged:
-    """Holds verdicts of programs against their letters. Raises CorpusError where these are of other outputs."""
+    """Compares verdicts of programs with their letters. Raises CorpusError if these are of other outputs."""
     pairs: list[tuple[str, str, Verdict]] = []
     for seed, outputs in verdicts.items():
         if len(outputs) != len(words[seed]):

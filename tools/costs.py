@@ -1,6 +1,6 @@
-"""What the tests cost, from the JUnit file of a run: `python -m tools.costs junit.xml` writes tests/costs.json.
+"""The cost of the tests, from the JUnit file of a run: `python -m tools.costs junit.xml` writes tests/costs.json.
 
-It prints a table by room, the folder under tests/, for docs/measurements. Seconds are of wall time, with what a test's
+It prints a table by folder under tests/, for docs/measurements. Seconds are of wall time, with what a test's
 fixtures took; those of a run beside other work are too long, and still say which files are the longest. Where the run noted
 processor seconds (`tests/processor_time.py`), these count.
 """
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def add_up(junit: Path) -> tuple[Counter[str], Counter[str]]:
-    """(seconds by file, or by what else is handed out by itself; tests by room)."""
+    """(seconds by file or by separately scheduled test; tests by folder)."""
     seconds: Counter[str] = Counter()
     tests: Counter[str] = Counter()
     for suite in JUnitXml.fromfile(str(junit)):
@@ -43,7 +43,7 @@ def find_room(group: str) -> str:
 
 
 def render_rooms(seconds: Counter[str], tests: Counter[str]) -> str:
-    """A table in Markdown, the longest room first."""
+    """A table in Markdown, the most expensive folder first."""
     rooms: Counter[str] = Counter()
     for group, cost in seconds.items():
         rooms[find_room(group)] += cost

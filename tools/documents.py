@@ -2,11 +2,11 @@
 
 A page is run from top to bottom in a folder of its own, which has only the clone's `cases/` and `kernels/`:
 
-1. A Python block whose first line is `# name.py` becomes that file; a TOML block in the same way.
-2. A block in `sh`, or one of text that begins with `$ `, holds commands; the lines after a `$ ` command are its output,
-   where `…` stands for any omitted text. Only standard output is shown.
-3. A word after the block's language gives further settings: `exit=1` (0 unless said), or `not-run=REASON`, one of
-   `REASONS`.
+- A Python block whose first line is `# name.py` becomes that file; a TOML block in the same way.
+- A block in `sh`, or one of text that begins with `$ `, holds commands; the lines after a `$ ` command are its output,
+  where `…` matches any omitted text. Only standard output is shown.
+- A word after the block's language gives further settings: `exit=1` (default 0), or `not-run=REASON`, one of
+  `REASONS`.
 """
 
 import os
@@ -32,7 +32,7 @@ REASONS = {
     "many": "compiles some fifty times; tests/bisect/test_flags.py runs the axis on fewer",
     "all": "checks every case; tests/api/test_all_cases.py does",
     "workers": "starts workers of its own; tests/sweep/test_sweep.py does",
-    "setup": "sets up what already stands where the tests run",
+    "setup": "sets up an environment that the tests already have",
     "form": "names a file, case or program of the reader's",
     "server": "for somebody else's service",
     "tool": "needs a program that is not everywhere",
@@ -108,7 +108,7 @@ def parse_blocks(page: Path) -> tuple[Block, ...]:
 
 
 def parse_commands(block: Block) -> tuple[Command, ...]:
-    """Returns the commands of a shell block, in order; a comment behind a command is none of its words."""
+    """Returns the commands of a shell block, in order; a comment after a command is not part of it."""
     commands: list[Command] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):

@@ -99,7 +99,7 @@ def run_batch(paths: Sequence[Path], cache: Path | None) -> Tally:
 
 
 def _read_peak() -> int:
-    """Returns the most MiB that this process, or one that it started and that goes on, has had."""
+    """Returns the most MiB that this process, or one that it started and that still runs, has had."""
     return max(map(_read_high_water, walk_processes(os.getpid()))) >> 10
 
 

@@ -1,13 +1,13 @@
 """A kernel put into HLO texts of others: `python tools/kernel_in_texts.py FOLDER...`; each `.hlo` below is one.
 
-A kernel that overwrites an entry parameter is added to the program, before its first operation, in the middle, or behind
+A kernel that overwrites an entry parameter is added to the program, before its first operation, in the middle, or after
 the last, and likewise to a schedule that is the program's own order. Which verdicts may come of it is known without any
 analysis.
 An operation that is handed the parameter's own bytes is a *reader* of them:
-  (1) An output that depends on a reader which the program has behind the kernel and the schedule before it is stale.
-  (2) An output that depends on a reader which the program has before the kernel and the schedule behind it is clobbered.
-  (3) Any other output is neither; one that depends on no reader, and is not the parameter, is fresh.
-  (4) `unknown` is never wrong. An operation that may leave an operand unread makes (1) and (2) possible, not certain.
+  - An output that depends on a reader which the program has after the kernel and the schedule before it is stale.
+  - An output that depends on a reader which the program has before the kernel and the schedule after it is clobbered.
+  - Any other output is neither; one that depends on no reader, and is not the parameter, is fresh.
+  - `unknown` is never wrong. If an operation may leave an operand unread, stale and clobbered are possible, not certain.
 Left out are parameters whose bytes a value that is made of them may share, and unscheduled texts with any values that
 share bytes: XLA would put copies before them, and here nothing does. Printed are the verdicts, counted, and each text that
 breaks a rule; these make the exit code 1.
@@ -49,7 +49,7 @@ _NO_ARRAYS = frozenset({TUPLE, TOKEN, 14, 0})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was said of one output, under one pair of the kernel's places."""
+    """The verdict on one output, for one pair of the kernel's places."""
 
     program: int
     schedule: int
@@ -58,7 +58,7 @@ class Answer:
 
     @property
     def expected(self) -> Verdict | None:
-        """What (1) or (2) says; None where (3) holds."""
+        """Stale or clobbered by the rules above; None if the output is neither."""
         between = range(*sorted((self.program, self.schedule)))
         if not any(reader in between for reader in self.reads.readers):
             return None

@@ -1,11 +1,11 @@
 """Ends runs at random moments and looks at the next one: `python -m tools.kill_runs [FILES] --moments 50`.
 
-1. Each moment, on a cache and a folder for temporary files of its own: a check is started, and after a random time the
-   process itself or one of its workers is killed by SIGKILL, or both folders lie on a disk of a random size, which fills.
-2. The interrupted check prints no traceback. The next one, which has room, has to say what an undisturbed one says. Behind
-   it there may be no process, no temporary folder and nothing half written in the cache.
-3. The disk is a tmpfs in a mount namespace of this process. An ordinary user begins with `unshare -rm`; where there is none,
-   no file may grow beyond the size instead (RLIMIT_FSIZE), and that is said.
+- Each moment, on a cache and a folder for temporary files of its own: a check is started, and after a random time the
+  process itself or one of its workers is killed by SIGKILL, or both folders lie on a disk of a random size, which fills.
+- The interrupted check prints no traceback. The next one, with enough space, gives the same report as an undisturbed one.
+  After it there may be no process, no temporary folder and nothing half written in the cache.
+- The disk is a tmpfs in a mount namespace of this process. An ordinary user begins with `unshare -rm`; where there is none,
+  no file may grow beyond the size instead (RLIMIT_FSIZE), and that is said.
 
 Prints a row for each moment and a table; exits with 1 where a moment did not go well.
 """
@@ -71,7 +71,7 @@ def check(files: Sequence[str], home: Path) -> Answer:
 
 
 def list_left(home: Path) -> tuple[str, ...]:
-    """What a run has left behind: processes, temporary files, locks of runs, entries of the cache that are not whole."""
+    """Returns what a run has left: processes, temporary files, locks of runs, entries of the cache that are not whole."""
     end = time.monotonic() + _SETTLE_SECONDS
     while find_processes(home) and time.monotonic() < end:
         time.sleep(0.2)

@@ -3,9 +3,9 @@
 `make versions` runs the sweep of docs/versions.toml first. Its environments take a gigabyte or more each; a folder that is
 named later says more of the cells that it has, so that a sweep of some versions alone may follow.
 
-1. A release says nothing of a cell that could not be analysed: the page names the reason, and no change.
-2. Releases that follow each other and say the same for all GPUs are one line; a release that says nothing at all is in
-   none. ≠ marks a cell that differs from the nearest one above it that says anything.
+A release says nothing of a cell that could not be analysed: the page names the reason, and no change.
+Releases that follow each other and say the same for all GPUs are one line; a release that says nothing at all is in
+none. ≠ marks a cell that differs from the nearest one above it that says anything.
 """
 
 import csv
@@ -36,10 +36,10 @@ make versions      # runs the sweep of docs/versions.toml, and writes both
 ## Where verdicts change
 
 Releases that follow each other and say the same are one line. Outputs that are not `fresh` are named, with their verdict;
-`fresh` alone stands for a cell whose outputs are all right for a reason. `≠` marks what differs from the nearest cell
-above that says anything, and `—` what could not be analysed. Releases that say nothing of any GPU are in no line.
+`fresh` alone means that every output of the cell is fresh. `≠` marks a cell that differs from the nearest cell
+above with a verdict, and `—` a cell that could not be analysed. Releases without any verdict are in no line.
 `unknown` from 0.4.38 to 0.6.1 is JAX's own doing: it has put readers of what the kernel overwrites on the other side of
-the call than where their author has them ([architecture.md](architecture.md), Toolchains).
+the call than where their author has them ([internals-runs.md](internals-runs.md#toolchains)).
 """
 ABOUT = {
     "seed_flce[False": "It overwrites the logits and tells nobody.",
@@ -51,7 +51,7 @@ ABOUT = {
     "sharded_flce[vocabulary-aliased": "The same with the write declared.",
     "saved_residual": "The kernel overwrites what JAX saved for the backward pass.",
 }
-"""What begins an id, to a sentence."""
+"""Beginning of an id to a sentence."""
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 type Cells = Mapping[tuple[str, str, str], SweepRow]

@@ -86,7 +86,7 @@ PROGRAMS: tuple[Callable[..., Mapping[str, Any]], ...] = (
 )  # fmt: skip
 SIZES = {"small": (8, 16, 32), "large": (512, 256, 4096), "larger": (2048, 1024, 8192)}
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "as it is": {},
+    "unchanged": {},
     "not tuned": {"xla_gpu_autotune_level": 0},
     "latency hiding": {"xla_gpu_enable_latency_hiding_scheduler": True},
 }

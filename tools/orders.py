@@ -3,7 +3,7 @@
 Each program is compiled, judged, and replayed in so many orders that XLA may choose (`ligerdiag.hlo.legal_orders`). An
 output that is called fresh and changes is missed. One that is called latent, is right, and changes in no order is called so
 without need, as far as these orders and arguments tell. DIR/orders.jsonl has a line a program, written as soon as it is
-known; a run goes on behind what is there. Programs are those of `ligerdiag fuzz`, by seed; `--corpus` takes those of
+known; a run continues after the existing lines. Programs are those of `ligerdiag fuzz`, by seed; `--corpus` takes those of
 tests/fuzz/corpus.txt. With `--twins` each program is computed once more beside itself, by formulas and without a kernel:
 XLA merges what is the same in both, and the kernels overwrite it.
 """
@@ -238,7 +238,7 @@ def _finish(folder: Path, wanted: set[int]) -> None:
         typer.echo(line)
     left = len(wanted - rows.keys())
     if left:
-        typer.echo(f"{left} programs are left: the same command goes on")
+        typer.echo(f"{left} programs are left: the same command continues")
     raise typer.Exit(1 if any(row.list_missed() for row in shown) else 2 if left else 0)
 
 

@@ -101,7 +101,7 @@ def _shift(instruction: HloInstructionProto, block: _Block) -> None:
 
 
 def _replace_calls(instructions: Iterable[HloInstructionProto]) -> None:
-    """Something else of the same shape stands where a block has a kernel too many."""
+    """Replaces the surplus kernel of a block by something else of the same shape."""
     for instruction in instructions:
         if instruction.opcode == "custom-call":
             instruction.opcode, instruction.custom_call_target, instruction.backend_config = _OTHER

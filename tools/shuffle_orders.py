@@ -1,11 +1,11 @@
 """Checks that case files compile to the same bytes in any order: `python -m tools.shuffle_orders [FILES] --orders 200`.
 
-1. What is expected: every file compiled alone, by a worker of its own on an empty cache, when an order has it first.
-2. An order is a few of the files in a random sequence, a few random cases of each, with a random number of workers, cold
-   or on a cache that an earlier run has filled in part. Every file of every artifact has to be as expected, but for the
-   seconds that were measured.
-3. Orders share what a worker is forked from, for each number of workers, and the workers that an earlier one has left:
-   one more way in which something may reach another file, and what makes an order cheap.
+Expected is every file compiled alone, by a worker of its own on an empty cache, when an order has it first.
+An order is a few of the files in a random sequence, a few random cases of each, with a random number of workers, cold
+or on a cache that an earlier run has filled in part. Every file of every artifact has to be as expected, but for the
+seconds that were measured.
+Orders share what a worker is forked from, for each number of workers, and the workers that an earlier one has left:
+one more way in which something may reach another file, and what makes an order cheap.
 
 Prints a line for each order; exits with 1 after the first that differs, and says in what.
 """
@@ -89,7 +89,7 @@ class OrderCompiler:
         self._pools: dict[int, Pool] = {}
         self._expected: dict[str, Artifacts] = {}
         self.cache = folder / "cache"
-        """What the last order has left."""
+        """The cache that the last order has left."""
 
     def __enter__(self) -> Self:
         return self
@@ -153,7 +153,7 @@ def compute_digests(artifact: Artifact) -> Digests:
 
 
 def find_difference(expected: Artifacts, found: Artifacts) -> tuple[str, ...]:
-    """What a found case does not have as it is expected."""
+    """Returns how a found case differs from the expected one."""
     return tuple(
         f"{case}/{name}"
         for case, digests in sorted(found.items())
@@ -173,7 +173,7 @@ def _choose_cases(cases: Sequence[CaseSpec], order: Order) -> list[CaseSpec]:
 
 
 def _empty(cache: Path) -> None:
-    """Removes what is kept; the locks are of runs that go on."""
+    """Removes the entries and keeps the locks, which belong to runs that are not over."""
     for path in cache.glob("*/*"):
         if path.parent.name != LOCKS:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

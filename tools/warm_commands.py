@@ -1,10 +1,10 @@
 """Runs `ligerdiag` as a command, in a fork of a process that has imported it: nine tenths of a short command are imports.
 
-1. Python's own server of forks is used, one for each process that asks. What it has imported before its first fork is
-   `command_imports`; neither JAX nor Triton is among it, as in any process of the command line.
-2. A command gets its words, folder, environment and streams, and no interactive input; it answers with its exit code.
-3. What is read from the environment while Python starts or ligerdiag is imported is as it was where the server began.
-   A test of that, of signals, or of what becomes of processes, starts a real one: `running.run_process`.
+Python's own server of forks is used, one for each process that asks. What it has imported before its first fork is
+`command_imports`; neither JAX nor Triton is among it, as in any process of the command line.
+A command gets its words, folder, environment and streams, and no interactive input; it answers with its exit code.
+Whatever Python reads from the environment while it starts or imports ligerdiag is as it was when the server began.
+A test of that, of signals, or of what becomes of processes, starts a real one: `running.run_process`.
 """
 
 import multiprocessing

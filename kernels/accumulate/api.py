@@ -15,11 +15,11 @@ BLOCK = 64
 def add_sum(values: jax.Array, total: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, jax.Array]:
     """Returns a copy of the values and `total + sum(values)`, as `mode` gets hold of it.
 
-    values: f32[size]; total: f32[1]. ValueError for `out_of_place`: the programs add to what stands there.
+    values: f32[size]; total: f32[1]. ValueError for `out_of_place`: the programs add to the old contents.
     """
     mode = Mode(mode)
     if mode is Mode.OUT_OF_PLACE:
-        raise ValueError("Expected a mode other than 'out_of_place': the kernel adds to what stands in its destination")
+        raise ValueError("Expected a mode other than 'out_of_place': the kernel adds to its destination's contents")
     if values.ndim != 1 or total.shape != (1,):
         raise ValueError(f"Expected values (size,) and total (1,) but got {values.shape=} and {total.shape=}")
     (copy,), total = inplace_call(

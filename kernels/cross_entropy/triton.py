@@ -1,12 +1,12 @@
 """The kernels, one program a row: loss and logsumexp, with the gradient over the logits or without it.
 
-1. A program reads its row once for the logsumexp and once more for the gradient. The second read finds most of the row in
-   the L2 cache: few programs run at a time, the blocks come in the opposite order, and what is read or written for the
-   last time is marked as the first to be dropped.
-2. Each thread keeps a maximum and a sum of its own for every `LANES` neighbouring logits (Milakov and Gimelshein's
-   algorithm 3, arXiv 1805.02867), so that the threads meet once a row and not once a block.
-3. Exponentials are powers of two: `exp(x - m) = exp2(x * log2(e) - m * log2(e))` is one multiply-add and one instruction.
-   The rounding of `m * log2(e)` is a common factor of all exponentials and of their sum, and cancels.
+- A program reads its row once for the logsumexp and once more for the gradient. The second read finds most of the row in
+  the L2 cache: few programs run at a time, the blocks come in the opposite order, and what is read or written for the
+  last time is marked as the first to be dropped.
+- Each thread keeps a maximum and a sum of its own for every `LANES` neighbouring logits (Milakov and Gimelshein's
+  algorithm 3, arXiv 1805.02867), so that the threads meet once a row and not once a block.
+- Exponentials are powers of two: `exp(x - m) = exp2(x * log2(e) - m * log2(e))` is one multiply-add and one instruction.
+  The rounding of `m * log2(e)` is a common factor of all exponentials and of their sum, and cancels.
 """
 
 import triton

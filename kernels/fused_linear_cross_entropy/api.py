@@ -11,7 +11,7 @@ from kernels.fused_linear_cross_entropy.chunks import Parameters, compute_losses
 from kernels.fused_linear_cross_entropy.options import FusedOptions
 
 LOGITS_BYTES = 512 * 2**20
-"""What the logits of one chunk take at most, unless another number is asked for."""
+"""The most that the logits of one chunk take, by default."""
 
 
 def fused_linear_cross_entropy(

@@ -1,10 +1,10 @@
 """Losses and gradients, one chunk of tokens after another, so that only the logits of one chunk exist at a time.
 
-1. The chunks share the tokens evenly, as far as multiples of 256 allow, on which the products run best.
-2. The first chunk starts the sum of the weight's gradient. The others are iterations of a loop: there XLA makes
-   `carry + x.T @ g` one cuBLAS product that adds to the carry in place, and a chunk's logits are gone before the next one's
-   come. Outside of a loop the product and the sum are two operations, with one more array as large as the weight. A loop of
-   one iteration, for two chunks, XLA would unroll; `_KEEP_LOOP` is what it takes for a loop that is to stay.
+- The chunks share the tokens evenly, as far as multiples of 256 allow, on which the products run best.
+- The first chunk starts the sum of the weight's gradient. The others are iterations of a loop: there XLA makes
+  `carry + x.T @ g` one cuBLAS product that adds to the carry in place, and a chunk's logits are gone before the next one's
+  come. Outside of a loop the product and the sum are two operations, with one more array as large as the weight. A loop of
+  one iteration, for two chunks, XLA would unroll; `_KEEP_LOOP` forbids that.
 """
 
 import math

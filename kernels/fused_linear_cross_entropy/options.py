@@ -7,7 +7,7 @@ from kernels.cross_entropy.options import LossOptions
 
 
 class Accumulate(StrEnum):
-    """What the gradient of the weight is summed up in, from chunk to chunk. Within a chunk it is f32 always."""
+    """The type in which the gradients of the weight are added up over the chunks. Within a chunk it is always f32."""
 
     INPUT = "input"
     """The input's dtype: no more memory than the gradient itself, and one rounding a chunk."""

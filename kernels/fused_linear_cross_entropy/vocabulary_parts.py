@@ -1,10 +1,10 @@
 """The loss of rows of which each device has the logits of one part of the vocabulary, in a `shard_map`.
 
-1. Each device computes the logsumexp of its part. The whole one is `m + log(sum(exp(part - m)))` over the devices, `m` their
-   maximum: one f32 a row is exchanged twice, and no logit.
-2. With that, each writes the gradient over its own logits: a softmax by the whole logsumexp, minus 1 at the target on
-   the device that has it. It is one more launch than `kernels.cross_entropy` has, and as many bytes.
-3. The logit at the target comes from the kernel that overwrites it: nothing else reads the logits.
+- Each device computes the logsumexp of its part. The whole one is `m + log(sum(exp(part - m)))` over the devices, `m` their
+  maximum: one f32 a row is exchanged twice, and no logit.
+- With that, each writes the gradient over its own logits: a softmax by the whole logsumexp, minus 1 at the target on
+  the device that has it. It is one more launch than `kernels.cross_entropy` has, and as many bytes.
+- The logit at the target comes from the kernel that overwrites it: nothing else reads the logits.
 """
 
 from typing import NamedTuple

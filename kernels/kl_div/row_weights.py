@@ -1,4 +1,4 @@
-"""What the loss of each row counts, and how the losses of rows become one."""
+"""The weight of each row's loss, and how the losses of rows become one."""
 
 import jax
 import jax.numpy as jnp

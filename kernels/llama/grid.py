@@ -20,7 +20,7 @@ from ligerdiag.model.case import Arg, Case, Draw
 SHARD_MAP = "shard_map"
 MODES = (*Mode, SHARD_MAP)
 SIZES = {1: "100M", 2: "100M", 8: "1B", 64: "8B", 512: "70B"}
-"""What is trained on so many GPUs."""
+"""Number of GPUs to the size of the model."""
 
 
 def choose_fused(mode: str, logits: Logits = Logits.WHOLE, *, every: bool = False) -> Fused:

@@ -19,8 +19,8 @@ from tools.documents import (
 
 PAGES = [page for page in list_pages() if any(one.is_shell for one in parse_blocks(page))]
 BY_NIGHT = {"bisect.md", "how-to-several-gpus.md", "how-to-check-your-train-step.md", "drift.md"}
-"""The dearest. The bisections of the first two compile some 60 programs that nothing else does; tests/bisect has small ones.
-A package of one's own follows the third page in test_plain_install, and tests/analysis has the drift of small cases."""
+"""The dearest pages. The bisections of the first two compile some 60 programs of their own; tests/bisect has small ones.
+test_plain_install follows the third page in a plain environment, and tests/analysis has the drift of small cases."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a plain `pip install` of the wheel gets: the newest jax-triton and Triton, not those that are pinned here.
+"""A plain `pip install` of the wheel: the newest jax-triton and Triton, not those that are pinned here.
 
 Whoever follows the pages there, in an environment without anything of this checkout, gets to the same answers.
 """

@@ -57,7 +57,7 @@ def run_programs(
 ) -> Ran:
     """Runs the programs with these numbers, one after the other; all of the grid, first to last, where None.
 
-    kernel: see `kernel_source`. buffers: operands, then outputs, flat; they are overwritten. With `atomics` false the
+    kernel: its function. buffers: operands, then outputs, flat; they are overwritten. With `atomics` false the
     first atomic operation ends the run with AtomicsError. Raises NotCoveredError.
     """
     if len(buffers) != launch.operands + launch.outputs:

@@ -43,7 +43,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/cli/test_interrupted_imports.py::test_an_import_that_is_interrupted_ends_the_command",
         "tests/cli/test_interrupted_imports.py::test_each_command_is_ended_so",
     ),
-    "What a store holds that is not a whole result": (
+    "If a store holds anything but a whole result": (
         "tests/sweep/test_grid.py::test_a_result_of_another_task_under_the_key_is_none",
         "tests/sweep/test_grid.py::test_a_store_has_whole_results_of_their_own_keys_and_nothing_else",
         "tests/sweep/test_case_pages.py::test_a_page_is_made_of_a_whole_report_alone",
@@ -67,7 +67,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
         "tests/security/test_trust.py::test_reading_needs_no_pickle",
     ),
-    "No command imports what merely lies": (
+    "No command imports a file because": (
         FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
         FOREIGN + "test_hlo_text_is_parsed_without_the_folder",
         FOREIGN + "test_a_case_from_elsewhere_imports_nothing_from_where_the_user_stands",
@@ -114,11 +114,11 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         CONFINEMENT + "test_what_is_active_is_said",
         "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
     ),
-    "What it works out of a stranger's": (
+    "Its results about a stranger's": (
         "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
         "tests/security/test_trust.py::test_what_is_known_of_a_kernel_is_read_and_not_written",
     ),
-    "Reading your files": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
+    "It can still read your files": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
     "A name in a report holds": (
         "tests/report/test_printable.py::test_control_is_taken_out_and_text_is_kept",
         "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",
@@ -131,7 +131,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/report/html/test_case_page.py::test_no_page_names_an_address",
         "tests/report/html/test_case_page.py::test_names_that_are_markup_are_text",
     ),
-    "What we start ends with us": (
+    "Processes that we start end with us": (
         "tests/effects/test_ended_parent.py::test_no_process_is_left",
         "tests/replay/test_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
         "tests/sandbox/test_inspector.py::test_a_process_that_still_imports_ends_with_a_parent_that_is_killed",
@@ -144,7 +144,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/analysis/test_belief.py::test_a_tag_of_what_is_computed_from_less_is_not",
         "tests/analysis/test_belief.py::test_tags_of_a_program_rise",
     ),
-    "An output is unknown where": (
+    "An output is unknown if": (
         "tests/security/test_names.py::test_no_name_that_is_lost_or_another_s_makes_a_verdict_better",
     ),
     "How a loop counts": ("tests/analysis/test_iteration_slices.py::test_what_a_file_says_of_a_loop_is_not_asked",),
@@ -165,7 +165,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "Cases of one file may see": (
         "tests/compile/test_contamination.py::test_no_file_changes_what_another_ones_case_compiles_to",
     ),
-    "What is kept in the cache depends": (
+    "The key of a cache entry contains": (
         "tests/compile/test_contamination.py::test_a_flag_that_a_file_sets_is_part_of_the_key_and_of_the_record",
     ),
     "Every entry of the cache says": (

@@ -11,7 +11,7 @@ from tools.bench_kernels.record import Measurement, Size
 
 FRAMEWORKS = ("jax", "torch")
 _MARK = "measurement "
-"""What else a framework prints is left out."""
+"""Marks the lines to keep: frameworks print other lines."""
 
 
 def measure_in_processes(names: Sequence[str]) -> Iterator[Measurement]:

@@ -1,4 +1,4 @@
-"""What is timed: a benchmark is an operation at some sizes, computed in several ways. Imports no framework."""
+"""Benchmarks: each is an operation at some sizes, computed in several ways. Imports no framework."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Size(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What nobody can do without: flops of matrix products in bf16, and bytes to and from the GPU's memory."""
+    """The cost that no implementation avoids: flops of matrix products in bf16, and bytes to and from the GPU's memory."""
 
     flops: float
     bytes: float

@@ -40,7 +40,7 @@ def main() -> int:
     sys.stdout.write(totals.render() + "\n")
     left = options.seed + options.count - totals.next_seed
     if left:
-        sys.stdout.write(f"ended early, to go on: --seed {totals.next_seed} --count {left}\n")
+        sys.stdout.write(f"ended early, to continue: --seed {totals.next_seed} --count {left}\n")
     return 0 if totals.is_good and not left else 1
 
 

@@ -45,7 +45,7 @@ class ArtifactKind:
     def __init__(self, folders: Sequence[Path], cache: Cache) -> None:
         self.folders = folders
         self.detail = ""
-        """What was done, where the name of the mutation does not say it."""
+        """The details that the name of the mutation does not give."""
         self._translator = Translator(cache=cache)
         self._inspector = ModuleInspector(
             request=InspectionRequest(neighbourhoods=True),
@@ -156,7 +156,7 @@ def remove_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Cl
 
 
 def replace_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """Something else stands where a file was: a link, a pipe, a folder, a device, a hole."""
+    """Replaces a file by something else: a link, a pipe, a folder, a device, a hole."""
     path = folder / random.choice((*REQUIRED, MANIFEST))
     other = random.choice(kind.folders) / path.name
     path.unlink()
@@ -178,7 +178,7 @@ def replace_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[C
 
 
 def cut_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """A file ends too early, or goes on too long."""
+    """A file ends too early, or is too long."""
     del kind
     path = folder / random.choice(REQUIRED)
     data = path.read_bytes()
@@ -187,7 +187,7 @@ def cut_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim
 
 
 def change_thunks(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """What is launched has other numbers, or lines are gone: an order that it does not say is none."""
+    """The launches have other numbers, or lines are gone: an order that the file does not give does not exist."""
     del kind
     path = folder / THUNKS
     lines = path.read_text().split("\n")

@@ -72,7 +72,7 @@ def change_sizes(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=3)
 def move_onto_another(pair: Pair, random: Random) -> bool:
-    """A value stands where another one does."""
+    """Moves a value to the place of another one."""
     one, other = random.choice(_list_assigned(pair)), random.choice(_list_assigned(pair))
     one.offset = other.offset
     return True

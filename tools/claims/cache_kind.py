@@ -33,7 +33,7 @@ _KEPT_ANSWERS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Known:
-    """What the good cache answers."""
+    """The answers of the good cache."""
 
     artifacts: dict[str, Artifact]
     answers: list[tuple[Json, Json]]
@@ -194,7 +194,7 @@ def damage_entry(folder: Path, random: Random) -> None:
 
 
 def replace_by_other(folder: Path, random: Random) -> None:
-    """A link, a pipe, a folder or a hole stands where an entry, or one of its files, was."""
+    """Replaces an entry, or one of its files, by a link, a pipe, a folder or a hole."""
     path = _choose_file(folder, random) if random.random() < 0.7 else _choose(folder, random)
     other = _choose(folder, random)
     aside = folder.parent / "aside"

@@ -1,6 +1,6 @@
 """Many mutations over all kinds of input, one after the other, and what became of them.
 
-A number makes the same mutation every time, whatever was run before it: a run that was ended goes on at its next number.
+A number makes the same mutation every time, whatever was run before it: a run that was ended continues at its next number.
 """
 
 import gc
@@ -25,7 +25,7 @@ _SHOWN = 40
 
 @dataclass(slots=True)
 class Totals:
-    """What became of the mutations so far."""
+    """The outcomes of the mutations so far."""
 
     done: Counter[str] = field(default_factory=Counter[str])
     """Kind to how many."""

@@ -30,7 +30,7 @@ class Judged:
     meant: frozenset[str] = frozenset()
     """Outputs that are meant to see the program's only hidden write; none where there are several."""
     notes: tuple[str, ...] = ()
-    """What it says was not covered."""
+    """The lines under "not covered"."""
     inspection: Inspection | None = None
     """All that it says; None where it was not judged."""
 

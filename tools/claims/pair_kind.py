@@ -24,7 +24,7 @@ class PairKind:
         self._before = {pair.name: judge(pair, effects_cache) for pair in pairs}
 
     def run(self, random: Random) -> Trial:
-        """The mutation that this number stands for in `tally`, too."""
+        """Runs the mutation of this number, the same as in `tally`."""
         pair, applied = mutate(self._pairs, random.getrandbits(48))
         after = judge(pair, self._effects_cache)
         words = f"{pair.name} {'+'.join(one.name for one in applied)}"

@@ -158,7 +158,7 @@ def store_by_foreign_code(call: TritonAnyKernelCall, random: Random) -> Changed 
 
 @_payload(Claim.NOT_BETTER, weight=2)
 def strip_attributes(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """What the IR says beside what it does is gone: alignment, locations, comments."""
+    """Removes everything from the IR that does not compute: alignment, locations, comments."""
     text = call.kernel_call.kernel.ttir
     if random.random() < 0.6:
         text = re.sub(r" \{tt\.divisibility = \d+ : i32\}", "", text)

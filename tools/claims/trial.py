@@ -1,4 +1,4 @@
-"""What became of one mutation, and what a kind of input offers the driver."""
+"""The outcome of one mutation, and the interface of a kind of input to the driver."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -33,10 +33,10 @@ class Trial:
     """One mutation, judged."""
 
     words: str
-    """What was mutated, and how."""
+    """The mutation in words."""
     outcome: Outcome
     contradictions: tuple[str, ...] = ()
-    """What is better than the mutation's claim allows."""
+    """Verdicts better than the mutation's claim allows."""
     invalid: tuple[str, ...] = ()
     """Where the JSON output does not meet its schema."""
     tracebacks: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Described:
 
 
 def describe(made: JudgedCase, *, noun: Noun = Noun.MODULE) -> Described:
-    """Concludes and renders the report in all detail, and holds its JSON against the schema."""
+    """Concludes and renders the report in all detail, and checks its JSON against the schema."""
     case = api.conclude(made)
     whole = CheckReport(cases=(case,), targets=(case.target,), toolchain="", noun=noun)
     render_terminal(whole, width=100, colour=True, verbose=True)
@@ -79,7 +79,7 @@ def describe(made: JudgedCase, *, noun: Noun = Noun.MODULE) -> Described:
 
 
 def find_invalid(text: str) -> tuple[str, ...]:
-    """What in the JSON output does not meet the schema."""
+    """Returns the parts of the JSON output that do not meet the schema."""
     return tuple(
         f"{error.json_path}: {error.message:.120}" for error in _make_validator().iter_errors(json.loads(text))
     )

@@ -25,7 +25,7 @@ _WRITTEN = ("(0, 1)", "(1, 0)", "('p_ptr', 'm_ptr')", "['m_ptr', 0]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What is around the place in the nesting that is drawn next."""
+    """The surroundings of the place in the nesting that is drawn next."""
 
     order: int
     """How often it is differentiated."""

@@ -1,4 +1,4 @@
-"""What a drawn program is made of: kernels, functions that call them, and transformations; and all of it in plain jnp.
+"""The parts of a drawn program: kernels, functions that call them, and transformations; and all of it in plain jnp.
 
 A program that `drawing` writes begins with this text, and so stands alone.
 

@@ -39,7 +39,7 @@ TAIL = """
   calls. The kernels are handed more parameters than they take, and what they write is unknown for that reason.
 - `example_add`: the example's kernel masks its stores with `offsets < 8`. An array of more than 8 elements is left unwritten
   behind them; the example calls it with 8. See [reports/jax-triton-add-example.md](reports/jax-triton-add-example.md).
-- `te_row_id_map`: the first pass fills half of the map's columns, the later passes the others: LD013 is what is meant here.
+- `te_row_id_map`: the first pass fills half of the map's columns, the later passes the others: LD013 is intended here.
 """
 
 

@@ -1,4 +1,4 @@
-"""What a training leaves: a record of each run, kept in one JSON file. Imports no framework."""
+"""The results of a training: a record of each run, kept in one JSON file. Imports no framework."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Run:
     layout: str
     devices: int
     device: str
-    """What JAX calls the GPU."""
+    """JAX's name of the GPU."""
     losses: tuple[float, ...] = ()
     norms: tuple[float, ...] = ()
     """Of the gradient, before it is clipped."""

@@ -60,7 +60,7 @@ def _compute_as_written(student: Any, student_weight: Any, teacher: Any, teacher
 
 
 def _compute_products(student: Any, student_weight: Any, teacher: Any, teacher_weight: Any, gradient: Any) -> Any:
-    """What nobody can do without, on a gradient of the logits that is there already."""
+    """The products that every implementation needs, on a given gradient of the logits."""
     import jax.numpy as jnp
 
     return (

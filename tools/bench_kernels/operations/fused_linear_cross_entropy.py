@@ -19,7 +19,7 @@ def _draw(size: Size) -> tuple[Any, ...]:
 
 
 def _compute_products(x: Any, weight: Any, _: Any, gradient: Any) -> Any:
-    """What nobody can do without, on a gradient of the logits that is there already."""
+    """The products that every implementation needs, on a given gradient of the logits."""
     import jax.numpy as jnp
 
     return x @ weight, jnp.einsum("tv,hv->th", gradient, weight), jnp.einsum("th,tv->hv", x, gradient)

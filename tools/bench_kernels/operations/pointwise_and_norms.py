@@ -17,7 +17,7 @@ _REPEATS = 4
 
 
 class _Operation(NamedTuple):
-    """draws: what stands for an argument each; differentiated: how many of them; forward, backward: large arrays moved."""
+    """draws: one for each argument; differentiated: how many of them; forward, backward: large arrays moved."""
 
     draws: str
     differentiated: int
