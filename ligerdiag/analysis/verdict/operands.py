@@ -43,6 +43,8 @@ _GATHERS = having(Trait.GATHERS)
 _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 
 type OperandEdge = tuple[TagPath, Labels]
+_SLICES = frozenset({"slice", "dynamic-slice"})
+"""An evaluation leaves some of them out although they depend on a hidden write."""
 _UNTOUCHED: OperandEdge = (), 0
 """An operand that no kernel touches."""
 _EXCHANGED, _FOLDED = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
@@ -190,6 +192,8 @@ class Operands:
                 seen = next((s for s in self.actual.sightings.get(path, ()) if s.instruction is one), None)
                 if seen is not None and seen.scheduled is scheduled:
                     return UNSEEN if is_part and self.run.space.any_fresh(seen.labels) else (path, seen.labels)
+                if seen is None and self._is_label_free(one, path, sighting):
+                    return path, 0
             is_part |= self._is_part(one)
             if one.opcode in _NAMES or self._is_part(one):
                 one = one.operands[0]
@@ -199,6 +203,15 @@ class Operands:
                 return self._describe_read(sighting, scheduled.operands.index(operand))
             else:
                 return UNSEEN
+
+    def _is_label_free(self, value: HloInstruction, path: TagPath, sighting: Sighting) -> bool:
+        """Returns whether the fused value is the author's operation and depends on no hidden write, nor on an original:
+        an evaluation does not record such a value.
+        """
+        meant, homes = self.intended.tagged.get(path), self.run.optimized.homes
+        is_beside = homes[value.id] is homes[sighting.instruction.id] and sighting.instruction is not sighting.scheduled
+        is_same = meant is not None and meant.opcode == value.opcode and value.opcode not in _SLICES
+        return is_beside and is_same and self.run.is_own(path, value)
 
     def _describe_read(self, sighting: Sighting, number: int, *, is_part: bool = False) -> OperandEdge:
         """Returns the edge to the value that the scheduled instruction reads as this operand. is_part: it reads a slice

@@ -1,0 +1,20 @@
+"""Programs beside their own formulas, without kernels: XLA merges what is the same in both, and a kernel overwrites it."""
+
+from pathlib import Path
+
+from ligerdiag import api
+from ligerdiag.model.findings import Verdict
+from tools.orders import render_programs
+
+MISSED = (232, "v11")
+"""A program's seed and an output. One operand of a product is the overwritten value, turned; the other one XLA computes
+again, in the product's fusion, from what stood there before the kernel. No carrier is left: the formulas have the value, too."""
+
+
+def test_an_operand_that_is_computed_again_in_its_reader_misses_the_write(tmp_path: Path, shared_cache: Path) -> None:
+    seed, name = MISSED
+    path = tmp_path / "twins.py"
+    path.write_text(render_programs([seed], twins=True), encoding="utf-8")
+    (case,) = api.check(api.CheckOptions(selectors=(str(path),), cache_directory=shared_cache)).cases
+    assert case.outputs[name] is Verdict.STALE
+    assert case.disagreements == ()
