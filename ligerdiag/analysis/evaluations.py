@@ -1,18 +1,20 @@
 """Holds both evaluations of one compilation, and evaluates either program again with marks."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, LuckyRead, UnorderedReads
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_rows
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.evaluation.unordered_reads import find_unordered_reads
+from ligerdiag.analysis.footprints import Footprint, compute_footprints, number_kernels
 from ligerdiag.analysis.provenance import Descent, Retagged
 from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
 from ligerdiag.analysis.reaching_definitions import number_values
@@ -21,7 +23,10 @@ from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Dataflow, Positions, Through, is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.roundings import find_rounding_pairs
+
+_CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,6 +123,30 @@ class Evaluations:
         if self.retagged is None:
             return is_named_after(path, instruction)
         return self.retagged.descents.get(instruction.id) is Descent.OWN
+
+    def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
+        """Returns whether XLA has moved other factors or terms into this instruction of a chain, and kept the name.
+
+        It is then computed from a parameter or a kernel on which the program's operation does not depend.
+        """
+        if instruction.opcode not in _CHAINED or self.retagged is not None:
+            return False
+        program, optimized, operations = self._footprints
+        meant = [program[one] for one in operations.get(path[-1:], ()) if one in program]
+        return bool(meant) and bool(optimized.get(instruction.id, 0) & ~unite(meant))
+
+    @cached_property
+    def _footprints(self) -> tuple[Mapping[int, Footprint], Mapping[int, Footprint], Mapping[TagPath, list[int]]]:
+        """Of both modules, and ids of the program's instructions by their own tag."""
+        kernels = number_kernels(self.program)
+        operations = defaultdict[TagPath, list[int]](list)
+        for one, path in self.program.tags.items():
+            operations[path[-1:]].append(one)
+        return (
+            compute_footprints(self.program, kernels),
+            compute_footprints(self.optimized, kernels),
+            operations,
+        )
 
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]

@@ -87,7 +87,9 @@ class Operands:
 
     def is_own(self, path: TagPath, sighting: Sighting) -> bool:
         """Returns whether the instruction is the author's operation."""
-        return self.run.is_own(path, sighting.instruction) or self.are_own(path, sighting)
+        if self.run.is_own(path, sighting.instruction):
+            return not self.run.is_reassociated(path, sighting.instruction)
+        return self.are_own(path, sighting)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
         """Returns every operand order consistent with what we recognised; an empty list if the operands are
