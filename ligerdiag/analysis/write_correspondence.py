@@ -64,6 +64,8 @@ class Matching:
     """Indices of writes whose call may be one of several, or is performed by a call that may be another one."""
     foreign: tuple[Frames, ...] = ()
     """Calls of the optimized module that write an operand and are not in the program."""
+    elsewhere: frozenset[int] = frozenset()
+    """Indices of writes that a call which the program lacks may perform: JAX moves a call out of a loop, say."""
     same: Mapping[int, int] = field(default_factory=dict[int, int])
     """Those of `merged` whose two calls see the same versions, so that both are one write."""
     crossed: frozenset[int] = frozenset()
@@ -197,6 +199,7 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
         unplaced=tuple(unplaced),
         missing=tuple([write for write in matching.missing if write.index not in unclear]),
         ambiguous=matching.ambiguous | unclear,
+        elsewhere=frozenset(unclear),
     )
 
 

@@ -215,6 +215,7 @@ class Blame:
                 c.write for c in output.causes if c.verdict is verdict
             )
         never = {write.index for write in self.pair.writes if write.unknown} | self.comparison.moved
+        never |= self.pair.matching.elsewhere  # the outputs that depend on it are unknown
         return found & ~space.bits_of(never)
 
     def _find_crowded(self, crowded: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
