@@ -3,7 +3,7 @@
 Each program is compiled, judged, and replayed in so many orders that XLA may choose (`ligerdiag.hlo.legal_orders`). An
 output that is called fresh and changes is missed. One that is called latent, is right, and changes in no order is called so
 without need, as far as these orders and arguments tell. DIR/orders.jsonl has a line a program, written as soon as it is
-known; a run goes on behind what is there. Programs are those of `ligerdiag fuzz`, by seed; `--corpus` takes those of
+known; a run goes on behind what is there. Programs are those of `python -m tools.fuzz`, by seed; `--corpus` takes those of
 tests/fuzz/corpus.txt. With `--twins` each program is computed once more beside itself, by formulas and without a kernel:
 XLA merges what is the same in both, and the kernels overwrite it.
 """
@@ -24,13 +24,13 @@ from ligerdiag.api.checking import check
 from ligerdiag.api.judging import CheckOptions
 from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.ending import RunEnded
-from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
-from ligerdiag.fuzz.drawing import draw_program
-from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, Progress
 from ligerdiag.workers.pool import count_cores
 from tools.corpus import CORPUS, read_corpus
+from tools.fuzz.drawing import draw_program
+from tools.fuzz.processes import Share, append_row, run_shares, serve_share
+from tools.fuzz.source import render_case_file
 
 BATCH = 24
 TWINS = "twins"
@@ -212,7 +212,6 @@ def run(  # noqa: PLR0917 - typer reads the options from the signature
         )
         for number in range(processes)
     ]
-    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 
     def tell(progress: Progress) -> None:
         typer.echo(f"{progress.done}/{progress.total}", err=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli import bisect, check, diff, fuzz, init, inspect, sweep
+from ligerdiag.cli import bisect, check, diff, init, inspect, sweep
 from ligerdiag.cli.catalogue import (
     EXPLAIN_EPILOG,
     EXPLAIN_HELP,
@@ -46,6 +46,8 @@ Every command has a --help of its own.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of writing to a stream when there is no room."""
 
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     help=HELP,
     epilog=EPILOG,
@@ -53,7 +55,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP_NAMES,
 )
 app.command("check", short_help="are these schedules right?", help=check.HELP, epilog=check.EPILOG)(check.check)
 app.command(
@@ -66,9 +68,6 @@ app.command("bisect", short_help="what makes a case right or wrong?", help=bisec
     bisect.bisect
 )
 app.command("diff", short_help="what did an upgrade change?", help=diff.HELP, epilog=diff.EPILOG)(diff.diff)
-app.command("fuzz", short_help="is ligerdiag right about random programs?", help=fuzz.HELP, epilog=fuzz.EPILOG)(
-    fuzz.fuzz
-)
 app.command("sweep", short_help="many cases, GPUs, toolchains and flags", help=sweep.HELP, epilog=sweep.EPILOG)(
     sweep.sweep
 )
@@ -102,7 +101,12 @@ def options(
 
 
 def main() -> None:
-    """Runs the command line; every error on purpose is one line on stderr and an exit code."""
+    """Runs the command `ligerdiag`."""
+    run_application(app, "ligerdiag")
+
+
+def run_application(application: typer.Typer, name: str) -> None:
+    """Runs a command line, and prints a LigerdiagError as one line on stderr before it exits with the error's code."""
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -110,7 +114,7 @@ def main() -> None:
     try:
         _require_folder()
         try:
-            app(prog_name="ligerdiag")
+            application(prog_name=name)
         finally:
             sys.stdout.flush()
     except LigerdiagError as error:

@@ -1,4 +1,4 @@
-"""A campaign of `ligerdiag fuzz` keeps what it knows, goes on where it was, and says where witnesses contradict."""
+"""A campaign of `python -m tools.fuzz` keeps what it knows, goes on where it was, and says where witnesses contradict."""
 
 import json
 from dataclasses import replace
@@ -8,15 +8,24 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.fuzz import compute_exit_code, render_fuzz_report
 from ligerdiag.codec import encode_record
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
-from ligerdiag.fuzz import campaign
-from ligerdiag.fuzz.campaign import run_campaign
-from ligerdiag.fuzz.rows import FuzzOptions, FuzzReport, JudgedProgram, find_words, judge_case, load_rows, sort_out
 from ligerdiag.model.report import CheckReport, Progress
 from tests.report.samples import make_case
+from tools.fuzz import campaign
+from tools.fuzz.__main__ import compute_exit_code
+from tools.fuzz.campaign import run_campaign
+from tools.fuzz.campaign_report import render_fuzz_report
+from tools.fuzz.judged_programs import (
+    FuzzOptions,
+    FuzzReport,
+    JudgedProgram,
+    find_words,
+    judge_case,
+    load_rows,
+    sort_out,
+)
 
 ROW = JudgedProgram(seed=3, target="h100", outputs={"v": ("fresh", "fresh")})
 WRONG = JudgedProgram(

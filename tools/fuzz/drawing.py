@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ligerdiag.fuzz.programs import (
+from tools.fuzz.programs import (
     COLUMNS,
     CONSTRUCTS,
     DEPTH,
@@ -51,7 +51,7 @@ class BlockScope:
 def draw_program(seed: int) -> RandomProgram:
     """The program of this seed."""
     if seed >= REFS:
-        from ligerdiag.fuzz.drawing_refs import draw_with_refs
+        from tools.fuzz.drawing_refs import draw_with_refs
 
         return draw_with_refs(seed)
     pick = random.Random(seed)

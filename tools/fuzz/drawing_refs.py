@@ -12,8 +12,8 @@
 import random
 from collections.abc import Callable, Sequence
 
-from ligerdiag.fuzz.drawing import BlockScope, Drawer
-from ligerdiag.fuzz.programs import (
+from tools.fuzz.drawing import BlockScope, Drawer
+from tools.fuzz.programs import (
     COLUMNS,
     FORMS,
     KINDS,

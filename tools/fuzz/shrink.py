@@ -9,7 +9,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ligerdiag.fuzz.programs import KERNELS, ArrayKind, Body, RandomProgram, Step, Variable
+from tools.fuzz.programs import KERNELS, ArrayKind, Body, RandomProgram, Step, Variable
 
 ROUND = 16
 """Programs that are tried at once."""

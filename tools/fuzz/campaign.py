@@ -29,11 +29,14 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.selectors import parse_selectors
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import LigerdiagError, describe_error
-from ligerdiag.fuzz.crew import Share, append_row, read_processor_seconds, run_shares, serve_share
-from ligerdiag.fuzz.drawing import draw_program
-from ligerdiag.fuzz.programs import RandomProgram
-from ligerdiag.fuzz.remote import judge_on_cluster
-from ligerdiag.fuzz.rows import (
+from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
+from ligerdiag.replay.service.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
+from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
+from tools.fuzz.dask_campaign import judge_on_cluster
+from tools.fuzz.drawing import draw_program
+from tools.fuzz.judged_programs import (
     FuzzOptions,
     FuzzReport,
     JudgedProgram,
@@ -43,13 +46,10 @@ from ligerdiag.fuzz.rows import (
     load_rows,
     look_again,
 )
-from ligerdiag.fuzz.shrink import measure, shrink
-from ligerdiag.fuzz.source import render_case_file
-from ligerdiag.model.findings import ReplayState
-from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
-from ligerdiag.replay.service.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
-from ligerdiag.replay.service.service import compute_environment
-from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
+from tools.fuzz.processes import Share, append_row, read_processor_seconds, run_shares, serve_share
+from tools.fuzz.programs import RandomProgram
+from tools.fuzz.shrink import measure, shrink
+from tools.fuzz.source import render_case_file
 
 BATCH = 24
 """Programs of one file: a process that is ended loses no more than these."""
@@ -73,7 +73,7 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
             for share in shares:
                 report.faults, elsewhere = judge_on_cluster(share, options.scheduler, path, tell)
         elif len(shares) > 1:
-            report.faults = run_shares("ligerdiag.fuzz.campaign", shares, path, tell)
+            report.faults = run_shares("tools.fuzz.campaign", shares, path, tell)
         else:
             for share in shares:
                 judge_share(share, tell)
@@ -215,7 +215,7 @@ def _render_contradiction(
         return tuple(shown)
 
     small = shrink(program, find_shown) if options.shrink and kind != "fault" else program
-    return render_case_file([small], f"Program {program.seed} of `ligerdiag fuzz`, {row.target}: {words}.")
+    return render_case_file([small], f"Program {program.seed} of `python -m tools.fuzz`, {row.target}: {words}.")
 
 
 def _check(
@@ -225,7 +225,9 @@ def _check(
     folder = options.directory / "batches"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"programs_{programs[0].seed}{'_smaller' if programs[0].variant else ''}.py"
-    path.write_text(render_case_file(programs, "Programs of `ligerdiag fuzz`.", reference=reference), encoding="utf-8")
+    path.write_text(
+        render_case_file(programs, "Programs of `python -m tools.fuzz`.", reference=reference), encoding="utf-8"
+    )
     return path, check(
         CheckOptions(
             selectors=(str(path),),

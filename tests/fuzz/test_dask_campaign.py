@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.fuzz.campaign import run_campaign
-from ligerdiag.fuzz.crew import Share
-from ligerdiag.fuzz.remote import answer_portion, plan_portions
-from ligerdiag.fuzz.rows import FuzzOptions
 from ligerdiag.sweep.task import UnfitWorker
+from tools.fuzz.campaign import run_campaign
+from tools.fuzz.dask_campaign import answer_portion, plan_portions
+from tools.fuzz.judged_programs import FuzzOptions
+from tools.fuzz.processes import Share
 
 SHARE = Share(directory="out", seeds=tuple(range(30)), target="h100", timeout=60.0)
 
@@ -24,7 +24,7 @@ def test_every_seed_is_in_one_task_and_tasks_are_told_apart() -> None:
 
 def test_a_worker_with_another_ligerdiag_draws_other_programs_and_refuses() -> None:
     task = replace(plan_portions(SHARE)[0], fingerprint="another")
-    with pytest.raises(UnfitWorker, match="install the same on both"):
+    with pytest.raises(UnfitWorker, match="use one checkout"):
         answer_portion(task, None)
 
 

@@ -38,22 +38,6 @@ from ligerdiag.device.job import (
 from ligerdiag.device.service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
 from ligerdiag.ending import work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError, describe_error
-from ligerdiag.fuzz.campaign import write_contradictions
-from ligerdiag.fuzz.crew import Share, append_row, read_processor_seconds, run_shares, serve_share
-from ligerdiag.fuzz.drawing import draw_program
-from ligerdiag.fuzz.programs import RandomProgram
-from ligerdiag.fuzz.rows import (
-    DEVICE,
-    FuzzOptions,
-    FuzzReport,
-    JudgedProgram,
-    list_doubted,
-    list_trusted,
-    load_known,
-    look_again,
-    sort_out,
-)
-from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.judgement.agreement import compute_disagreements, compute_worst
 from ligerdiag.model.findings import PROGRAM_ORDER, Attribution, DeviceOutput, DeviceRun
@@ -64,6 +48,22 @@ from ligerdiag.replay.service.service import compute_environment
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import Templates
+from tools.fuzz.campaign import write_contradictions
+from tools.fuzz.drawing import draw_program
+from tools.fuzz.judged_programs import (
+    DEVICE,
+    FuzzOptions,
+    FuzzReport,
+    JudgedProgram,
+    list_doubted,
+    list_trusted,
+    load_known,
+    look_again,
+    sort_out,
+)
+from tools.fuzz.processes import Share, append_row, read_processor_seconds, run_shares, serve_share
+from tools.fuzz.programs import RandomProgram
+from tools.fuzz.source import render_case_file
 
 _FILE = "device.jsonl"
 _ARTIFACT_BYTES = 12 << 20
@@ -106,7 +106,7 @@ def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) 
     started = read_processor_seconds()
 
     with work_until_ended() as work:
-        report.faults = run_shares("ligerdiag.fuzz.device", shares, path, tell)
+        report.faults = run_shares("tools.fuzz.gpu_campaign", shares, path, tell)
     report.rows = load_device_rows(path)
     report.judged, report.seconds = len(report.rows) - before, read_processor_seconds() - started
     report.ended_by = work.ending

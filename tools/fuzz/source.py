@@ -8,9 +8,9 @@ is a `vmap`.
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 
-from ligerdiag.fuzz.programs import COLUMNS, KERNELS, PALLAS, POLICIES, REFS, Body, RandomProgram, Step, Variable
+from tools.fuzz.programs import COLUMNS, KERNELS, PALLAS, POLICIES, REFS, Body, RandomProgram, Step, Variable
 
 OPERATIONS = {
     "tanh": "jnp.tanh({0})",
@@ -117,7 +117,7 @@ def render_case_file(programs: Sequence[RandomProgram], about: str, *, reference
 
 def _find_parts(body: str) -> Iterator[str]:
     """Yields the parts of kernels.py.txt that the text names, with those that they name, in the file's order."""
-    text = resources.files("ligerdiag.fuzz").joinpath("kernels.py.txt").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("kernels.py.txt").read_text(encoding="utf-8")
     parts = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     lines = text.splitlines()
     wanted, found = set(_names(body)) & parts.keys(), set[str]()

@@ -8,12 +8,12 @@ import pytest
 
 from ligerdiag.device.job import ComparisonAnswer, DeviceAnswer
 from ligerdiag.errors import InputError
-from ligerdiag.fuzz import device
-from ligerdiag.fuzz.crew import append_row, count_lines, run_shares
-from ligerdiag.fuzz.device import DeviceRow, describe_run, load_device_rows, make_device_environment, plan_shares
-from ligerdiag.fuzz.rows import FuzzOptions, JudgedProgram, find_words
 from ligerdiag.model.findings import Attribution, DeviceOutput, Verdict
 from ligerdiag.model.report import Coverage, Inspection
+from tools.fuzz import gpu_campaign
+from tools.fuzz.gpu_campaign import DeviceRow, describe_run, load_device_rows, make_device_environment, plan_shares
+from tools.fuzz.judged_programs import FuzzOptions, JudgedProgram, find_words
+from tools.fuzz.processes import append_row, count_lines, run_shares
 
 OPTIONS = FuzzOptions(directory=Path("out"), jobs=8, minutes=1)
 ROW = DeviceRow(judged=JudgedProgram(seed=5, target="device"), devices=1)
@@ -61,7 +61,7 @@ def test_numbers_that_roundings_explain_contradict_nothing() -> None:
         outputs={"v1": ("fresh", "neither"), "v2": ("fresh", "neither")},
         contradictions={"fresh-neither-v1": "v1", "fresh-neither-v2": "v2"},
     )
-    settled = device._settle(row, ["v1"])
+    settled = gpu_campaign._settle(row, ["v1"])
     assert list(settled.contradictions) == ["fresh-neither-v2"]
     assert find_words(replace(settled, looks={"v1": ("right", 0.1), "v2": ("right", 0.1)})) == {
         "v1": "right",
@@ -70,10 +70,10 @@ def test_numbers_that_roundings_explain_contradict_nothing() -> None:
 
 
 def test_without_a_gpu_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "require_gpu", lambda: None)
+    monkeypatch.setattr(gpu_campaign, "require_gpu", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="nvidia-smi"):
-        device.run_device_campaign(replace(OPTIONS, directory=tmp_path), lambda _: None)
+        gpu_campaign.run_device_campaign(replace(OPTIONS, directory=tmp_path), lambda _: None)
 
 
 def test_a_process_that_ends_is_told_of() -> None:

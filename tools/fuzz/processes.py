@@ -26,6 +26,7 @@ from ligerdiag.ending import die_with_parent, watch_for_end, work_until_ended
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.workers.shared_templates import keep_templates
 
+_ROOT = Path(__file__).parents[2]
 _SPARE_SECONDS = 90.0
 """After `until`, for what was begun before; it is ended then."""
 _END_SECONDS = 20.0
@@ -129,7 +130,8 @@ def _open_logs() -> Generator[Path]:
 
 def _start(module: str, share: Share, said: IO[bytes]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", module],
+        [sys.executable, "-m", module],
+        cwd=_ROOT,  # from where `tools` is imported
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=said,

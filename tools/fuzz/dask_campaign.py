@@ -16,14 +16,14 @@ from pathlib import Path
 from ligerdiag.artifacts.store import ScratchFolder
 from ligerdiag.codec import decode_record, encode_record
 from ligerdiag.errors import LigerdiagError
-from ligerdiag.fuzz.crew import Share, append_row, read_processor_seconds, run_shares
-from ligerdiag.fuzz.rows import JudgedProgram, load_known
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.sweep.campaign import describe_rate
 from ligerdiag.sweep.cluster import open_cluster, require_extra, run_tasks
 from ligerdiag.sweep.grid import compute_fingerprint
 from ligerdiag.sweep.task import TaskDied, UnfitWorker
 from ligerdiag.toolchains.catalogue import DEFAULT
+from tools.fuzz.judged_programs import JudgedProgram, load_known
+from tools.fuzz.processes import Share, append_row, read_processor_seconds, run_shares
 
 PORTION = 12
 """Programs of one task."""
@@ -70,7 +70,7 @@ def judge_on_cluster(share: Share, address: str, path: Path, tell: OnProgress) -
 
 def plan_portions(share: Share) -> Sequence[Portion]:
     """The share's seeds, a few for each task."""
-    fingerprint = compute_fingerprint(DEFAULT)
+    fingerprint = _fingerprint_sources(DEFAULT)
     shares = [replace(share, directory="", seeds=seeds, until=None) for seeds in batched(share.seeds, PORTION)]
     keys = [sha256(repr((fingerprint, one)).encode()).hexdigest() for one in shares]
     return [Portion(key=key, share=one, fingerprint=fingerprint) for key, one in zip(keys, shares, strict=True)]
@@ -79,17 +79,21 @@ def plan_portions(share: Share) -> Sequence[Portion]:
 def answer_portion(task: Portion, words: None) -> tuple[list[object], float]:
     """On a worker: the rows of the task's programs, as JSON, and processor seconds. Raises UnfitWorker and TaskDied."""
     del words
-    if compute_fingerprint(task.toolchain) != task.fingerprint:
-        raise UnfitWorker(
-            "a worker has another ligerdiag, or other versions, than whoever asks: install the same on both"
-        )
+    if _fingerprint_sources(task.toolchain) != task.fingerprint:
+        raise UnfitWorker("a worker has another ligerdiag, tools/fuzz or toolchain than this machine: use one checkout")
     scratch, before = ScratchFolder("fuzz"), read_processor_seconds()
     try:
         share, path = replace(task.share, directory=str(scratch.path)), scratch.path / "programs.jsonl"
-        faults = run_shares("ligerdiag.fuzz.campaign", [share], path, lambda _: None)
+        faults = run_shares("tools.fuzz.campaign", [share], path, lambda _: None)
         rows = load_known(JudgedProgram, path)
         if faults and len(rows) < len(share.seeds):
             raise TaskDied(f"the process of a task ended: {faults[0]}")
         return [encode_record(row) for row in rows], read_processor_seconds() - before
     finally:
         scratch.remove()
+
+
+def _fingerprint_sources(toolchain: str) -> str:
+    """Returns a sha256 of ligerdiag, of this folder and of the versions of the toolchain."""
+    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py*")) if path.is_file())
+    return sha256(compute_fingerprint(toolchain).encode() + sources).hexdigest()
