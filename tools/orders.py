@@ -21,11 +21,11 @@ from typing import Annotated
 import typer
 
 from ligerdiag.api.checking import check
-from ligerdiag.api.judging import CheckOptions
 from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.ending import RunEnded
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, Progress
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.workers.pool import count_cores
 from tools.corpus import CORPUS, read_corpus
 from tools.fuzz.drawing import draw_program

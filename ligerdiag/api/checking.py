@@ -5,7 +5,6 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.api.judging import (
-    CheckOptions,
     Run,
     expect_of,
     ignore_progress,
@@ -36,6 +35,7 @@ from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.render.json import compute_version
 from ligerdiag.replay.service.service import ReplayTask, replay_artifacts
 from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import find_usual_root, resolve_roots
 from ligerdiag.text import count_of
 from ligerdiag.toolchains.catalogue import Target, load_target

@@ -1,24 +1,23 @@
 """`bisect` and `diff`: what makes a case right or wrong, and what differs between two compiles of it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import assert_never
 
 from ligerdiag.api.checking import check
 from ligerdiag.api.inspecting import inspect
-from ligerdiag.api.judging import CheckOptions, InspectOptions, ignore_progress
+from ligerdiag.api.judging import ignore_progress
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.trial import BisectOptions
 from ligerdiag.device.service import require_gpu
-from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.answers import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
+from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
 from ligerdiag.toolchains.catalogue import DEFAULT, SUFFIX, Target, load_target
 
 type BisectAxis = Callable[[Laboratory, CaseSpec, Target, BisectOptions], Bisection]
@@ -102,28 +101,6 @@ def _find_axis(axis: Axis) -> BisectAxis:
 
 _REMEDY = "`ligerdiag diff A B` for two artifacts or dumps, `ligerdiag diff CASE --targets a100,h100` for two compiles"
 _SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffOptions:
-    """Options of `diff`: the two sides to compare, and how."""
-
-    subjects: tuple[str, ...]
-    """Two paths; or, with two targets or toolchains, ids, globs, files, module:name."""
-    targets: tuple[str, ...] = ()
-    """One for both sides, or one for each."""
-    toolchains: tuple[str, ...] = ()
-    """The same."""
-    module: str = ""
-    """Glob over the modules of dumps."""
-    jobs: int | None = None
-    timeout: float | None = None
-    """Seconds that one compile may take, or one module to be read; None means as of `check` and `inspect`."""
-    cache_directory: Path | None = None
-    effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
-    notes: tuple[str, ...] = ()
-    """Further notes for the report."""
 
 
 def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> DifferenceReport:

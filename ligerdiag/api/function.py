@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast, overload
 
 from ligerdiag.api.checking import check as check_cases
-from ligerdiag.api.judging import CheckOptions, split_targets
+from ligerdiag.api.judging import split_targets
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.function_file import ProcessState, list_own_folders, write_function_file
 from ligerdiag.compile.cases.function_pickler import (
@@ -22,14 +22,14 @@ from ligerdiag.compile.cases.function_pickler import (
     settle_class_names,
 )
 from ligerdiag.compile.cases.rebuild import choose_mesh, unwrap_jitted
-from ligerdiag.config import load_config
+from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.toolchains.toolchain import link_package
 
 _SETTINGS = (
@@ -137,8 +137,8 @@ def _read_settings() -> dict[str, object]:
     return {name: value for name, value in settings.items() if isinstance(value, str | bool)}
 
 
-class CheckWords(TypedDict, total=False):
-    """Options of `check` beside the target."""
+class CaseWords(TypedDict, total=False):
+    """What a case file would say of the function."""
 
     mesh: Mapping[str, int] | Sequence[int] | None
     name: str
@@ -146,16 +146,42 @@ class CheckWords(TypedDict, total=False):
     expected_rules: tuple[str, ...] | None
     effects: Mapping[str, Mapping[str, Sequence[int]]] | None
     reference: Callable[..., Any] | None
+
+
+class RunWords(TypedDict, total=False):
+    """Fields of CheckOptions, and `full` of its bounds; their defaults stand there."""
+
     toolchain: str
     replay: bool
     full: bool
     device: bool
-    cache_directory: Path | str | None
     refresh: bool
     timeout: float
+
+
+class CheckWords(CaseWords, RunWords, total=False):
+    """Options of `check` beside the target."""
+
+    cache_directory: Path | str | None
     jobs: int | None
     config: Path | None
     on_progress: OnProgress | None
+
+
+def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
+    """words: those of CaseWords are used, others are ignored."""
+    return LiveFunction(function=function, specs=specs, **_choose(words, CaseWords))
+
+
+def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
+    """Returns options from words. words: those of RunWords are used, others are ignored. others: further fields."""
+    given = _choose(words, RunWords)
+    bounds = Bounds(full=given.pop("full", False))
+    return CheckOptions(bounds=bounds, **given, **others)
+
+
+def _choose(words: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    return {name: words[name] for name in kind.__annotations__ if name in words}
 
 
 @overload
@@ -172,22 +198,7 @@ def check(
     fn: Callable[..., Any],
     *specs: Any,
     target: str | tuple[str, ...] | list[str] = "h100",
-    mesh: Mapping[str, int] | Sequence[int] | None = None,
-    name: str = "",
-    expected: str | Mapping[str, str] | None = None,
-    expected_rules: tuple[str, ...] | None = None,
-    effects: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
-    reference: Callable[..., Any] | None = None,
-    toolchain: str = DEFAULT,
-    replay: bool = True,
-    full: bool = False,
-    device: bool = False,
-    cache_directory: Path | str | None = None,
-    refresh: bool = False,
-    timeout: float = 300.0,
-    jobs: int | None = None,
-    config: Path | None = None,
-    on_progress: OnProgress | None = None,
+    **words: Unpack[CheckWords],
 ) -> CaseReport | tuple[CaseReport, ...]:
     """Checks whether the schedule that XLA makes of this function is right.
 
@@ -218,33 +229,23 @@ def check(
     where there is nothing to compile with. A function that raises or does not compile is in the report: its status is
     `could not analyse`.
     """
-    live = LiveFunction(
-        function=fn,
-        specs=specs,
-        mesh=mesh,
-        name=name,
-        expected=expected,
-        expected_rules=expected_rules,
-        effects=effects,
-        reference=reference,
-    )
-    settings = load_config(config, Path.cwd()) if config is not None else None
+    for name in words:
+        if name not in CheckWords.__annotations__:
+            raise TypeError(f"check() got an unexpected keyword argument {name!r}")
+    config, cache = words.get("config"), words.get("cache_directory")
+    settings = Config() if config is None else load_config(config, Path.cwd())
     targets = split_targets(target)
-    options = CheckOptions(
+    options = make_check_options(
+        words,
         targets=targets,
         usual_targets=targets,
-        toolchain=toolchain,
-        replay=replay,
-        bounds=Bounds(full=full),
-        device=device,
-        cache_directory=None if cache_directory is None else Path(cache_directory),
-        refresh=refresh,
-        timeout=timeout,
-        jobs=jobs,
-        suppress=() if settings is None else settings.suppress,
-        effects=() if settings is None else settings.effects,
+        cache_directory=None if cache is None else Path(cache),
+        jobs=words.get("jobs"),
+        suppress=settings.suppress,
+        effects=settings.effects,
     )
-    reports = check_live(live, options, Path.cwd(), on_progress).cases
+    live = make_live_function(fn, specs, words)
+    reports = check_live(live, options, Path.cwd(), words.get("on_progress")).cases
     return reports[0] if isinstance(target, str) and len(targets) == 1 else reports
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
-from ligerdiag.api.judging import InspectOptions, ignore_progress, list_declared
+from ligerdiag.api.judging import ignore_progress, list_declared
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import Dump, ModuleCounter, ModuleFiles, count_here, find_modules
 from ligerdiag.ending import Ending, work_until_ended
@@ -29,6 +29,7 @@ from ligerdiag.model.report import (
     Refusal,
     leave_undone,
 )
+from ligerdiag.run_options import InspectOptions
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
 from ligerdiag.text import count_of

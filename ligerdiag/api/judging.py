@@ -6,14 +6,12 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.cases.selectors import Selector
 from ligerdiag.compile.service import CompileResult
 from ligerdiag.device.service import run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import inspect_artifact
-from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import (
@@ -27,8 +25,8 @@ from ligerdiag.model.report import (
     refuse_for_bug,
 )
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
-from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.replay.service.worker import ALONE_SECONDS
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import Pool
 
@@ -41,81 +39,6 @@ def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
 
 _BY_NUMBER = "believed where it could not be told"
 _BY_ALIAS = "believed of a library's calls without side effects: they overwrite what their outputs alias, and no more"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
-    """Options of `check`: which cases to check, and how."""
-
-    selectors: tuple[Selector, ...] = ()
-    """Ids, globs, files, module:name; none means all of the folder `cases`."""
-    targets: tuple[str, ...] = ("h100",)
-    """Names of targets, or paths of target descriptions."""
-    jobs: int | None = None
-    """Compile and replay workers; None means one a core."""
-    timeout: float = 300.0
-    """Seconds that one case may take to compile, and again to replay."""
-    cache_directory: Path | None = None
-    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
-    refresh: bool = False
-    """Compile and replay again what the cache has."""
-    replay: bool = True
-    """Replay what fits the bounds."""
-    bounds: Bounds = field(default_factory=Bounds)
-    rows: bool = False
-    """Count the rows of each output that are fresh and stale."""
-    orders: int = 0
-    """Other legal orders of each schedule in which the replay runs it, too."""
-    device: bool = False
-    """Compile each case for the GPUs of this machine, too, run it on them and compare."""
-    toolchain: str = DEFAULT
-    """Compile with that one; see `list_toolchains`."""
-    suppress: tuple[ConfigEntry, ...] = ()
-    """Findings that the configuration file allows; comments in the code are always read."""
-    effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
-    baseline: Path | None = None
-    """Compare each schedule with what this file has of it, see `baseline`."""
-    record: bool = False
-    """The report is to be recorded: look for what a baseline holds."""
-    view: bool = False
-    """Compute what the HTML draws, too."""
-    source_roots: tuple[Path, ...] | None = None
-    """Folders below which source lines and comments are read. None means the repository of the current folder, or that
-    folder where it is in none, and the folders that the cases' imports start from, PYTHONPATH's among them."""
-    usual_targets: tuple[str, ...] = ("h100",)
-    """Targets that the project is checked for by default; without all of them no suppression is called unused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectOptions:
-    """Options of `inspect`: which modules to inspect, and how."""
-
-    paths: tuple[Path, ...]
-    """Dump directories, files with a module, artifact directories."""
-    module: str = ""
-    """Glob over the modules' ids; empty means all."""
-    suppress: tuple[ConfigEntry, ...] = ()
-    """Findings that the configuration file allows; comments in the code are always read."""
-    effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
-    neighbourhoods: bool = False
-    """Also compute which instructions read the values that kernels overwrite."""
-    view: bool = False
-    """Compute what the HTML draws, too."""
-    source_roots: tuple[Path, ...] = ()
-    """Folders below which source lines and comments are read; none by default, as the dump says which files."""
-    notes: tuple[str, ...] = ()
-    """Further notes for the report."""
-    timeout: float | None = None
-    """Seconds that one module may take, and again its replay; None means by the size of its files, and by an estimate."""
-    replay: bool = True
-    """Replay the modules in which a kernel overwrites something, where that fits the bounds."""
-    bounds: Bounds = field(default_factory=Bounds)
-    seed: int = 0
-    """Of the arguments that a replay draws."""
-    cache_directory: Path | None = None
-    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
 
 
 def ignore_progress(progress: Progress) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.options import AnswerForm
 from ligerdiag.cli.output import AnswerFormat
 from ligerdiag.errors import InputError
 
@@ -172,7 +171,7 @@ def toolchains(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Toolchains.", show_default=False)
     ] = None,
     target: Annotated[str, typer.Option("--target", metavar="NAME", help="GPU that doctor compiles for.")] = "h100",
-    format: AnswerForm = AnswerFormat.TERMINAL,
+    format: Annotated[AnswerFormat, typer.Option("--format", help="Form of the answer.")] = AnswerFormat.TERMINAL,
     cache_dir: Annotated[
         Path | None,
         typer.Option("--cache-dir", metavar="DIR", help="Where environments are kept. [default: the user's cache]"),

@@ -14,7 +14,7 @@ from ligerdiag.judgement.answers import Bisection
 from ligerdiag.model.report import CheckReport
 
 if TYPE_CHECKING:
-    from ligerdiag.api.judging import CheckOptions
+    from ligerdiag.run_options import CheckOptions
 if TYPE_CHECKING:
     from ligerdiag.judgement.answers import DifferenceReport
 

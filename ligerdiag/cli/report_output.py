@@ -7,19 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, assert_never
-
-import typer
+from typing import assert_never
 
 from ligerdiag.cli.exit_codes import MEANINGS, MEANINGS_WITHOUT_EXPECTATION, ExitCode, FailOn, fails_run
 from ligerdiag.cli.output import require_writable, write_atomically
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, Noun
 
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),
-]
 _HEAD = 4096
 """Bytes at the start of a page in which it names its generator."""
 

@@ -3,6 +3,8 @@
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
-from ligerdiag.cli.options import TimeLimit
+from ligerdiag.cli.options import TimeLimit, fill_options, make_command
 from ligerdiag.cli.output import write_atomically
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError
+from ligerdiag.run_options import Flag
 from ligerdiag.text import count_of
 
 if TYPE_CHECKING:
@@ -83,24 +86,29 @@ Exit codes:
 """
 
 
-def sweep(  # noqa: PLR0917 - typer reads the options from the signature
-    grid: Annotated[Path, typer.Argument(metavar="GRID", help="The grid, a TOML file.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep"),
+@dataclass(frozen=True, kw_only=True)
+class SweepLine:
+    """The command line of `sweep`."""
+
+    grid: Annotated[Path, Flag(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
+    out: Annotated[Path, Flag("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep")
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="URL", help="Folder or fsspec URL of the results. [default: DIR/results]"),
-    ] = None,
+        Flag("--store", metavar="URL", help="Folder or fsspec URL of the results. [default: DIR/results]"),
+    ] = None
     scheduler: Annotated[
         str | None,
-        typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
-    ] = None,
+        Flag("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
+    ] = None
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
-    ] = None,
-    time_limit: TimeLimit = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Do everything again.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Do again what could not be analysed.")] = False,
-) -> None:
+        int | None, Flag("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
+    ] = None
+    time_limit: TimeLimit = None
+    refresh: Annotated[bool, Flag("--refresh", help="Do everything again.")] = False
+    retry: Annotated[bool, Flag("--retry", help="Do again what could not be analysed.")] = False
+
+
+def run_sweep_command(line: SweepLine) -> None:
     """Runs the sweep, writes its files and exits with its code."""
     from ligerdiag.sweep.cluster import require_extra
 
@@ -108,25 +116,21 @@ def sweep(  # noqa: PLR0917 - typer reads the options from the signature
     from ligerdiag.render.terminal.terminal import ProgressDisplay
     from ligerdiag.sweep.campaign import SweepOptions, run_sweep
 
-    for folder in (out, out / "reports", out / "pages"):
+    for folder in (line.out, line.out / "reports", line.out / "pages"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"expected a folder for --out but `{folder}`: {error.strerror}") from error
-    options = SweepOptions(
-        grid=grid,
-        store=store or str(out / "results"),
-        scheduler=scheduler,
-        jobs=jobs,
-        refresh=refresh,
-        retry=retry,
-    )
-    with watch_for_end(time_limit):
+    options = fill_options(SweepOptions, line, store=line.store or str(line.out / "results"))
+    with watch_for_end(line.time_limit):
         with ProgressDisplay(sys.stderr) as show:
-            report = run_sweep(options, show, partial(keep_page, out))
-        write_files(report, out)
-        sys.stdout.write(render_sweep(report, out))
+            report = run_sweep(options, show, partial(keep_page, line.out))
+        write_files(report, line.out)
+        sys.stdout.write(render_sweep(report, line.out))
     raise typer.Exit(compute_exit_code(report))
+
+
+sweep = make_command(SweepLine, run_sweep_command, "grid out store scheduler jobs time_limit refresh retry")
 
 
 def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> bool:
@@ -193,7 +197,7 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
     return "".join(f"{compute_printable(line)}\n" for line in lines)
 
 
-def is_sweep_diff(subjects: "list[str]") -> bool:
+def is_sweep_diff(subjects: Sequence[str]) -> bool:
     """Returns whether `diff` is asked for two tables of sweeps."""
     return len(subjects) == 2 and all(subject.endswith(".parquet") for subject in subjects)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ligerdiag.api.checking import list_baseline_notes
-from ligerdiag.api.judging import CheckOptions, name_source, refuse_source
+from ligerdiag.api.judging import name_source, refuse_source
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.codec import FieldError, decode_record, encode_record
 from ligerdiag.ending import Ending, work_until_ended
@@ -21,6 +21,7 @@ from ligerdiag.judgement.baseline import load_baseline
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, OnProgress, Progress, leave_undone, refuse
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import resolve_roots
 from ligerdiag.sweep.campaign import UNDONE, describe_rate
 from ligerdiag.sweep.cluster import open_cluster, require_extra, run_tasks

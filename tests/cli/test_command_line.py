@@ -13,6 +13,7 @@ from ligerdiag.errors import CompileError, InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.run_options import CheckOptions
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_report
 
@@ -22,7 +23,7 @@ def test_check_prints_the_table_and_exits_with_its_code(api: FakeApi, run_comman
     assert outcome.code == 0
     assert "flce[hidden]  as expected  loss fresh" in outcome.out
     assert outcome.err == "0/1 compile flce[hidden]\n"
-    assert api.asked == [api.CheckOptions()]
+    assert api.asked == [CheckOptions()]
 
 
 def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
@@ -31,7 +32,7 @@ def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp
     with_these = ("--orders", "20", "--toolchain", "seed", "--source-root", str(tmp_path), "--source-root", "src")
     run_command("check", "a[*]", "mine.py", *where, "-j", "3", "--timeout", "7.5", "--refresh", *how, *with_these)
     assert api.asked == [
-        api.CheckOptions(
+        CheckOptions(
             selectors=("a[*]", "mine.py"),
             targets=("a100", "h100", "b200"),
             jobs=3,

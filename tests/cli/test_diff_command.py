@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.api.checking import list_recordable, render_record
-from ligerdiag.api.comparing import DiffOptions as Options
 from ligerdiag.cli.exit_codes import FailOn, compute_difference_code, compute_exit_code
 from ligerdiag.judgement.answers import Difference, DifferenceReport
 from ligerdiag.judgement.baseline import load_baseline, parse_baseline
 from ligerdiag.model.findings import Severity, Suppression, SuppressionKind
 from ligerdiag.model.report import CaseReport, Progress, Status
+from ligerdiag.run_options import DiffOptions as Options
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_finding, make_report
 from tests.report.test_difference import FAILED, MOVED, SAME, UNPLACED, make_difference
@@ -27,7 +27,6 @@ class DiffApi(FakeApi):
 
     differences: DifferenceReport = field(default_factory=lambda: DifferenceReport(differences=(MOVED,)))
     compared: list[Options] = field(default_factory=list)
-    DiffOptions: type[Options] = Options
     load_baseline = staticmethod(load_baseline)
     list_recordable = staticmethod(list_recordable)
     render_record = staticmethod(render_record)

@@ -1,7 +1,6 @@
 """`ligerdiag report`: an inspection that leaves pages."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(options)
         return REPORT
 
-    monkeypatch.setattr(api, "InspectOptions", SimpleNamespace, raising=False)
     monkeypatch.setattr(api, "inspect", inspect, raising=False)
     return asked
 

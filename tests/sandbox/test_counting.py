@@ -18,7 +18,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from ligerdiag.api.inspecting import inspect
-from ligerdiag.api.judging import InspectOptions
+from ligerdiag.run_options import InspectOptions
 from ligerdiag.dumps import content, find
 from ligerdiag.dumps.text_worker import Translator
 

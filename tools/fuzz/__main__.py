@@ -1,6 +1,7 @@
 """`python -m tools.fuzz`: judges random programs, to find out where ligerdiag itself is wrong."""
 
 import sys
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,11 @@ import typer
 
 from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
 from ligerdiag.cli.main import HELP_NAMES, run_application
-from ligerdiag.cli.options import DEFAULT_TARGETS, Jobs, TimeLimit
+from ligerdiag.cli.options import TimeLimit, fill_options, make_command
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError
 from ligerdiag.render.terminal.terminal import ProgressDisplay
+from ligerdiag.run_options import Flag
 from tools.fuzz.campaign import run_campaign
 from tools.fuzz.campaign_report import render_fuzz_report
 from tools.fuzz.gpu_campaign import run_device_campaign
@@ -69,68 +71,44 @@ Exit codes:
 """
 
 
-def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the campaign is kept.")] = Path("fuzz"),
+@dataclass(frozen=True, kw_only=True)
+class FuzzLine(FuzzOptions):
+    """The command line: the options of a campaign, and those that choose what runs it."""
+
+    directory: Annotated[Path, Flag("--out", metavar="DIR", help="Where the campaign is kept.")] = Path("fuzz")
     seed: Annotated[
         int | None,
-        typer.Option(
+        Flag(
             "--seed",
             min=0,
             metavar="N",
             help="The first seed. [default: 0; with jax-triton 0.4 and later 10000000]",
             show_default=False,
         ),
-    ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Seeds, from the first on.")] = 100,
-    minutes: Annotated[
-        float | None,
-        typer.Option("--minutes", min=0.0, metavar="N", help="Begin nothing new after that. [default: none]"),
-    ] = None,
-    target: Annotated[str, typer.Option("--target", metavar="NAME", help="The GPU to compile for.")] = DEFAULT_TARGETS[
-        0
-    ],
-    jobs: Jobs = None,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a program, and to replay it."),
-    ] = 120.0,
-    time_limit: TimeLimit = None,
+    ] = None
+    time_limit: TimeLimit = None
     device: Annotated[
-        bool,
-        typer.Option("--device", help="Run each on the GPUs of this machine, too, and judge what it compiles there."),
-    ] = False,
-    scheduler: Annotated[
-        str | None,
-        typer.Option("--scheduler", metavar="ADDRESS", help="Judge them on the workers of a Dask scheduler."),
-    ] = None,
-    orders: Annotated[
-        int,
-        typer.Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too."),
-    ] = 4,
-    shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Make contradictions smaller.")] = True,
-) -> None:
+        bool, Flag("--device", help="Run each on the GPUs of this machine, too, and judge what it compiles there.")
+    ] = False
+
+
+def run_fuzz(line: FuzzLine) -> None:
     """Runs the campaign and exits with its code."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        line.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"expected a folder for --out but `{out}`: {error.strerror}") from error
-    options = FuzzOptions(
-        directory=out.resolve(),
-        first=find_first_seed() if seed is None else seed,
-        count=count,
-        minutes=minutes,
-        target=target,
-        jobs=jobs,
-        timeout=timeout,
-        orders=orders,
-        shrink=shrink,
-        scheduler=scheduler,
+        raise InputError(f"expected a folder for --out but `{line.directory}`: {error.strerror}") from error
+    options = fill_options(
+        FuzzOptions,
+        line,
+        directory=line.directory.resolve(),
+        first=find_first_seed() if line.seed is None else line.seed,
     )
-    if device and scheduler is not None:
+    if line.device and line.scheduler is not None:
         raise InputError("expected `--device` or `--scheduler`: the GPUs of this machine are not the workers'")
-    with watch_for_end(time_limit):
+    with watch_for_end(line.time_limit):
         with ProgressDisplay(sys.stderr) as show:
-            report = (run_device_campaign if device else run_campaign)(options, show)
+            report = (run_device_campaign if line.device else run_campaign)(options, show)
         sys.stdout.write(render_fuzz_report(report))
     raise typer.Exit(compute_exit_code(report))
 
@@ -155,6 +133,11 @@ def compute_exit_code(report: FuzzReport) -> ExitCode:
 
 app = typer.Typer(
     rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False, context_settings=HELP_NAMES
+)
+fuzz = make_command(
+    FuzzLine,
+    run_fuzz,
+    "directory seed count minutes target jobs timeout time_limit device scheduler orders shrink",
 )
 app.command(help=HELP, epilog=EPILOG)(fuzz)
 

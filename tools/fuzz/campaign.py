@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ligerdiag.api.checking import check
-from ligerdiag.api.judging import CheckOptions, ignore_progress
+from ligerdiag.api.judging import ignore_progress
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.selectors import parse_selectors
 from ligerdiag.ending import RunEnded, work_until_ended
@@ -33,6 +33,7 @@ from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
 from ligerdiag.replay.service.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
 from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
 from tools.fuzz.dask_campaign import judge_on_cluster
 from tools.fuzz.drawing import draw_program

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
+from typing import Annotated
 
 from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.ending import Ending
@@ -15,6 +16,7 @@ from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Ve
 from ligerdiag.model.report import CaseReport
 from ligerdiag.replay.service.more_draws import WRONG as FAR_ABOVE
 from ligerdiag.replay.service.more_draws import DrawsAnswer, Word
+from ligerdiag.run_options import Flag, Jobs
 from tools.fuzz.programs import find_kind
 
 _REFERENCE = "LD016"
@@ -35,18 +37,25 @@ class FuzzOptions:
 
     directory: Path
     first: int = 0
-    count: int = 100
-    minutes: float | None = None
-    """No batch is begun after that."""
-    target: str = "h100"
-    jobs: int | None = None
-    timeout: float = 120.0
-    """Seconds that one program may take to compile, and again to replay."""
-    orders: int = 4
-    """Other legal orders of each schedule in which the replay runs it."""
-    shrink: bool = True
-    scheduler: str | None = None
-    """Address of a Dask scheduler, whose workers judge the programs."""
+    """The first seed."""
+    count: Annotated[int, Flag("--count", min=1, metavar="N", help="Seeds, from the first on.")] = 100
+    minutes: Annotated[
+        float | None, Flag("--minutes", min=0.0, metavar="N", help="Begin nothing new after that. [default: none]")
+    ] = None
+    target: Annotated[str, Flag("--target", metavar="NAME", help="The GPU to compile for.")] = "h100"
+    jobs: Jobs = None
+    timeout: Annotated[
+        float,
+        Flag("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a program, and to replay it."),
+    ] = 120.0
+    orders: Annotated[
+        int, Flag("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too.")
+    ] = 4
+    shrink: Annotated[bool, Flag("--shrink/--no-shrink", help="Make contradictions smaller.")] = True
+    scheduler: Annotated[
+        str | None,
+        Flag("--scheduler", metavar="ADDRESS", help="Judge them on the workers of a Dask scheduler."),
+    ] = None
 
     def find_until(self) -> float | None:
         """When nothing is begun any more, from now on; seconds since the epoch."""

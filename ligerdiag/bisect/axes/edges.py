@@ -15,11 +15,12 @@ from ligerdiag.artifacts.call_records import TieSite
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.rows import describe_wrong, explain_wrong, make_row, replay_outcomes
 from ligerdiag.bisect.search.searches import Completeness, Knobs, MinimalSets, MinimalSetSearch, iterate_confirmations
-from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
+from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
 from ligerdiag.errors import CaseError
 from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import WrittenOperand
+from ligerdiag.run_options import BisectOptions
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target

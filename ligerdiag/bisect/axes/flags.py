@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.rows import compare_outputs, describe_wrong, make_row, replay_outcomes, try_in_batches
-from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
+from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
 from ligerdiag.codec import FieldError, as_list, as_object, read_str
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.text import compute_fingerprint
@@ -24,6 +24,7 @@ from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Flag, Variation
+from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target
 

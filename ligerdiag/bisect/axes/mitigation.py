@@ -31,12 +31,13 @@ from ligerdiag.bisect.search.rows import (
     run_on_device,
     try_in_batches,
 )
-from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
+from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.judgement.agreement import render_figure
 from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import DeviceRun, Replay
 from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target
 

@@ -17,13 +17,14 @@ from ligerdiag.bisect.passes.first_divergent_pass import (
 )
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.rows import compare_outputs, make_row, replay_outcomes, try_in_batches
-from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
+from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
 from ligerdiag.errors import ArtifactError, InputError, describe_error
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.text import compute_fingerprint
 from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target, list_targets, load_target
 

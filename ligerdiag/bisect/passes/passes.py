@@ -8,7 +8,7 @@ from ligerdiag.bisect.passes.history import History, judge_history, list_snapsho
 from ligerdiag.bisect.passes.step_evidence import Evidence
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.rows import make_row
-from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
+from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.errors import ArtifactError, describe_error
@@ -16,6 +16,7 @@ from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
+from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import batched
 
 from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
+from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
 from ligerdiag.device.service import require_gpu, run_judged_cases
 from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
 from ligerdiag.judgement.answers import BisectionRow
@@ -14,6 +14,7 @@ from ligerdiag.render.terminal.diagnostics import render_agreement_word
 from ligerdiag.render.terminal.spans import compute_text
 from ligerdiag.replay.service.service import ReplayOptions
 from ligerdiag.rules.registry import get_rule
+from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 
 

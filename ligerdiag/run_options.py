@@ -1,0 +1,232 @@
+"""The options of `check`, `inspect`, `bisect` and `diff`, each declared once, with its words on the command line.
+
+`cli.options.make_command` turns the fields that have a Flag into options for typer. The other fields are filled in by
+the command: from [tool.ligerdiag], or from options of the command line alone.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from ligerdiag.compile.cases.selectors import Selector
+from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.judgement.answers import Axis
+from ligerdiag.judgement.suppression_entry import ConfigEntry
+from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.toolchains.catalogue import DEFAULT
+
+DEFAULT_TARGETS = ("h100",)
+
+
+class Flag:
+    """How the command line spells and explains a field."""
+
+    def __init__(
+        self,
+        *names: str,
+        help: str,
+        metavar: str | None = None,
+        min: float | None = None,
+        show_default: bool = True,
+        hidden: bool = False,
+    ) -> None:
+        """names: spellings such as `--jobs`, `-j`; none for a positional argument. min: the least number allowed."""
+        self.names, self.help, self.metavar, self.min = names, help, metavar, min
+        self.show_default, self.hidden = show_default, hidden
+
+
+Jobs = Annotated[int | None, Flag("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")]
+Cache = Annotated[
+    Path | None, Flag("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]")
+]
+"""None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+Targets = Annotated[
+    tuple[str, ...],
+    Flag("--target", metavar="NAMES", help="GPUs to compile for: a100,h100. Repeatable. [default: h100]"),
+]
+BisectTargets = Annotated[
+    tuple[str, ...],
+    Flag(
+        "--target",
+        metavar="NAMES",
+        help="GPUs to compile for: a100,h100. Repeatable. [default: h100; all for --over targets]",
+    ),
+]
+Replays = Annotated[bool, Flag("--replay/--no-replay", help="Replay on numbers.")]
+ToolchainName = Annotated[
+    str, Flag("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """Options of `check`: which cases to check, and how."""
+
+    selectors: Annotated[tuple[Selector, ...], Flag(help="Ids, globs, files, module:name.", show_default=False)] = ()
+    """Without any, all cases of the folder `cases`."""
+    targets: Targets = DEFAULT_TARGETS
+    """Names of targets, or paths of target descriptions."""
+    jobs: Jobs = None
+    timeout: Annotated[
+        float, Flag("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it.")
+    ] = 300.0
+    """Seconds that one case may take to compile, and again to replay."""
+    cache_directory: Cache = None
+    refresh: Annotated[bool, Flag("--refresh", help="Compile and replay again what the cache has.")] = False
+    replay: Replays = True
+    """Replay what fits the bounds."""
+    bounds: Bounds = field(default_factory=Bounds)
+    rows: Annotated[bool, Flag("--rows", help="Count the fresh and stale rows of each output; -v shows them.")] = False
+    orders: Annotated[
+        int,
+        Flag(
+            "--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too: is fresh forced?"
+        ),
+    ] = 0
+    device: Annotated[bool, Flag("--device", help="Compile for this machine's GPUs, too, run there and compare.")] = (
+        False
+    )
+    source_roots: Annotated[
+        tuple[Path, ...] | None,
+        Flag(
+            "--source-root",
+            metavar="DIR",
+            help="Show source lines of files below DIR and obey their comments. Repeatable. [default: this repository, or "
+            "else folder, and the cases' own projects]",
+        ),
+    ] = None
+    """None means the repository of the current folder, or that folder where it is in none, and the folders that the
+    cases' imports start from, PYTHONPATH's among them."""
+    baseline: Annotated[
+        Path | None, Flag("--baseline", metavar="FILE", help="Report what drifted since FILE was recorded (LD015).")
+    ] = None
+    toolchain: ToolchainName = DEFAULT
+    suppress: tuple[ConfigEntry, ...] = ()
+    """Findings that the configuration file allows; comments in the code are always read."""
+    effects: tuple[DeclaredEffects, ...] = ()
+    """The declared effects of operands whose effects are unknown."""
+    record: bool = False
+    """Also compute what a baseline holds: the caller records the report."""
+    view: bool = False
+    """Also compute what the HTML draws."""
+    usual_targets: tuple[str, ...] = DEFAULT_TARGETS
+    """Targets that the project is checked for by default; without all of them no suppression is called unused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions:
+    """Options of `inspect`: which modules to inspect, and how."""
+
+    paths: Annotated[tuple[Path, ...], Flag(help="Directories and files.", show_default=False)]
+    """Dump directories, files with a module, artifact directories."""
+    module: Annotated[
+        str, Flag("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
+    ] = ""
+    timeout: Annotated[
+        float | None,
+        Flag(
+            "--timeout",
+            min=0.001,
+            metavar="SECONDS",
+            help="Longest for a module, and for its replay. [default: by its size]",
+        ),
+    ] = None
+    """Seconds that one module may take, and again its replay; None means by the size of its files, and by an estimate."""
+    cache_directory: Annotated[
+        Path | None, Flag("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
+    ] = None
+    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+    replay: Replays = True
+    """Replay the modules in which a kernel overwrites something, where that fits the bounds."""
+    bounds: Bounds = field(default_factory=Bounds)
+    seed: Annotated[
+        int, Flag("--seed", min=0, metavar="N", help="Of the arguments that a replay draws, by shape and dtype.")
+    ] = 0
+    source_roots: Annotated[
+        tuple[Path, ...],
+        Flag(
+            "--source-root",
+            metavar="DIR",
+            help="Show source lines of files below DIR and obey their comments. Repeatable. [default: none]",
+        ),
+    ] = ()
+    """None by default, as the dump names the files."""
+    suppress: tuple[ConfigEntry, ...] = ()
+    """Findings that the configuration file allows; comments in the code are always read."""
+    effects: tuple[DeclaredEffects, ...] = ()
+    """The declared effects of operands whose effects are unknown."""
+    neighbourhoods: bool = False
+    """Also compute which instructions read the values that kernels overwrite."""
+    view: bool = False
+    """Also compute what the HTML draws."""
+    notes: tuple[str, ...] = ()
+    """Further notes for the report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectOptions:
+    """Options of `bisect`: the case, the axis, and how to search."""
+
+    selectors: Annotated[tuple[str, ...], Flag(metavar="CASE...", help="Ids, globs, files, module:name.")]
+    """Each case is bisected by itself."""
+    axis: Annotated[Axis, Flag("--over", help="What to vary.")]
+    targets: BisectTargets = DEFAULT_TARGETS
+    """Names of targets, or paths of target descriptions. Each is searched by itself, except over `targets`, which compares
+    them (all there are for ())."""
+    toolchain: ToolchainName = DEFAULT
+    toolchains: Annotated[
+        tuple[str, ...],
+        Flag(
+            "--toolchains",
+            metavar="NAMES",
+            help="With --over toolchains: those to compare, in that order. [default: all that are there]",
+        ),
+    ] = ()
+    """() means all of the table, oldest first, and the default one."""
+    create: Annotated[
+        bool, Flag("--create", help="With --over toolchains: make the environments that are missing.")
+    ] = False
+    """Each takes some GB."""
+    limit: Annotated[int, Flag("--limit", min=1, metavar="N", help="Trials of one search, at most.")] = 200
+    jobs: Jobs = None
+    timeout: Annotated[
+        float, Flag("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile once, and to replay it.")
+    ] = 300.0
+    """Seconds that one trial may take to compile, and again to replay."""
+    cache_directory: Cache = None
+    replay: Replays = True
+    """Replay what fits the bounds."""
+    bounds: Bounds = field(default_factory=Bounds)
+    device: Annotated[bool, Flag("--device", help="With --over mitigation: time each on this machine's GPUs.")] = False
+    effects: tuple[DeclaredEffects, ...] = ()
+    """The declared effects of operands whose effects are unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """Options of `diff`: what to compare, and how."""
+
+    subjects: Annotated[
+        tuple[str, ...], Flag(metavar="A B | CASE...", help="Two paths, or cases.", show_default=False)
+    ] = ()
+    """Two paths; or, with two targets or toolchains, cases."""
+    targets: Annotated[
+        tuple[str, ...], Flag("--targets", metavar="X,Y", help="GPUs to compile for. [default: h100]")
+    ] = ()
+    """One for both sides, or one for each."""
+    toolchains: Annotated[
+        tuple[str, ...],
+        Flag("--toolchains", metavar="X,Y", help="Versions to compile with, see `ligerdiag toolchains`."),
+    ] = ()
+    """One for both sides, or one for each."""
+    module: Annotated[str, Flag("--module", metavar="GLOB", help="Of a dump: the module whose name matches.")] = ""
+    jobs: Jobs = None
+    timeout: Annotated[
+        float | None, Flag("--timeout", min=0.001, metavar="SECONDS", help="Longest for one compile. [default: 300]")
+    ] = None
+    """Seconds that one compile may take, or one module to be read; None means as of `check` and `inspect`."""
+    cache_directory: Cache = None
+    effects: tuple[DeclaredEffects, ...] = ()
+    """The declared effects of operands whose effects are unknown."""
+    notes: tuple[str, ...] = ()
+    """Further notes for the report."""
