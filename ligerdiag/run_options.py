@@ -1,6 +1,6 @@
 """The options of `check`, `inspect`, `bisect` and `diff`, each declared once, with its words on the command line.
 
-`cli.options.make_command` turns the fields that have a Flag into options for typer. The other fields are filled in by
+`cli.options.make_command` turns the fields that have a Option into options for typer. The other fields are filled in by
 the command: from [tool.ligerdiag], or from options of the command line alone.
 """
 
@@ -18,7 +18,7 @@ from ligerdiag.toolchains.catalogue import DEFAULT
 DEFAULT_TARGETS = ("h100",)
 
 
-class Flag:
+class Option:
     """How the command line spells and explains a field."""
 
     def __init__(
@@ -35,26 +35,26 @@ class Flag:
         self.show_default, self.hidden = show_default, hidden
 
 
-Jobs = Annotated[int | None, Flag("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")]
+Jobs = Annotated[int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")]
 Cache = Annotated[
-    Path | None, Flag("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]")
+    Path | None, Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]")
 ]
 """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
 Targets = Annotated[
     tuple[str, ...],
-    Flag("--target", metavar="NAMES", help="GPUs to compile for: a100,h100. Repeatable. [default: h100]"),
+    Option("--target", metavar="NAMES", help="GPUs to compile for: a100,h100. Repeatable. [default: h100]"),
 ]
 BisectTargets = Annotated[
     tuple[str, ...],
-    Flag(
+    Option(
         "--target",
         metavar="NAMES",
         help="GPUs to compile for: a100,h100. Repeatable. [default: h100; all for --over targets]",
     ),
 ]
-Replays = Annotated[bool, Flag("--replay/--no-replay", help="Replay on numbers.")]
+Replays = Annotated[bool, Option("--replay/--no-replay", help="Replay on numbers.")]
 ToolchainName = Annotated[
-    str, Flag("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`.")
+    str, Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`.")
 ]
 
 
@@ -62,33 +62,35 @@ ToolchainName = Annotated[
 class CheckOptions:
     """Options of `check`: which cases to check, and how."""
 
-    selectors: Annotated[tuple[Selector, ...], Flag(help="Ids, globs, files, module:name.", show_default=False)] = ()
+    selectors: Annotated[tuple[Selector, ...], Option(help="Ids, globs, files, module:name.", show_default=False)] = ()
     """Without any, all cases of the folder `cases`."""
     targets: Targets = DEFAULT_TARGETS
     """Names of targets, or paths of target descriptions."""
     jobs: Jobs = None
     timeout: Annotated[
-        float, Flag("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it.")
+        float, Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it.")
     ] = 300.0
     """Seconds that one case may take to compile, and again to replay."""
     cache_directory: Cache = None
-    refresh: Annotated[bool, Flag("--refresh", help="Compile and replay again what the cache has.")] = False
+    refresh: Annotated[bool, Option("--refresh", help="Compile and replay again what the cache has.")] = False
     replay: Replays = True
     """Replay what fits the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
-    rows: Annotated[bool, Flag("--rows", help="Count the fresh and stale rows of each output; -v shows them.")] = False
+    rows: Annotated[bool, Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")] = (
+        False
+    )
     orders: Annotated[
         int,
-        Flag(
+        Option(
             "--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too: is fresh forced?"
         ),
     ] = 0
-    device: Annotated[bool, Flag("--device", help="Compile for this machine's GPUs, too, run there and compare.")] = (
+    device: Annotated[bool, Option("--device", help="Compile for this machine's GPUs, too, run there and compare.")] = (
         False
     )
     source_roots: Annotated[
         tuple[Path, ...] | None,
-        Flag(
+        Option(
             "--source-root",
             metavar="DIR",
             help="Show source lines of files below DIR and obey their comments. Repeatable. [default: this repository, or "
@@ -98,7 +100,7 @@ class CheckOptions:
     """None means the repository of the current folder, or that folder where it is in none, and the folders that the
     cases' imports start from, PYTHONPATH's among them."""
     baseline: Annotated[
-        Path | None, Flag("--baseline", metavar="FILE", help="Report what drifted since FILE was recorded (LD015).")
+        Path | None, Option("--baseline", metavar="FILE", help="Report what drifted since FILE was recorded (LD015).")
     ] = None
     toolchain: ToolchainName = DEFAULT
     suppress: tuple[ConfigEntry, ...] = ()
@@ -117,14 +119,14 @@ class CheckOptions:
 class InspectOptions:
     """Options of `inspect`: which modules to inspect, and how."""
 
-    paths: Annotated[tuple[Path, ...], Flag(help="Directories and files.", show_default=False)]
+    paths: Annotated[tuple[Path, ...], Option(help="Directories and files.", show_default=False)]
     """Dump directories, files with a module, artifact directories."""
     module: Annotated[
-        str, Flag("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
+        str, Option("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
     ] = ""
     timeout: Annotated[
         float | None,
-        Flag(
+        Option(
             "--timeout",
             min=0.001,
             metavar="SECONDS",
@@ -133,18 +135,18 @@ class InspectOptions:
     ] = None
     """Seconds that one module may take, and again its replay; None means by the size of its files, and by an estimate."""
     cache_directory: Annotated[
-        Path | None, Flag("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
+        Path | None, Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
     ] = None
     """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     replay: Replays = True
     """Replay the modules in which a kernel overwrites something, where that fits the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
     seed: Annotated[
-        int, Flag("--seed", min=0, metavar="N", help="Of the arguments that a replay draws, by shape and dtype.")
+        int, Option("--seed", min=0, metavar="N", help="Of the arguments that a replay draws, by shape and dtype.")
     ] = 0
     source_roots: Annotated[
         tuple[Path, ...],
-        Flag(
+        Option(
             "--source-root",
             metavar="DIR",
             help="Show source lines of files below DIR and obey their comments. Repeatable. [default: none]",
@@ -167,16 +169,16 @@ class InspectOptions:
 class BisectOptions:
     """Options of `bisect`: the case, the axis, and how to search."""
 
-    selectors: Annotated[tuple[str, ...], Flag(metavar="CASE...", help="Ids, globs, files, module:name.")]
+    selectors: Annotated[tuple[str, ...], Option(metavar="CASE...", help="Ids, globs, files, module:name.")]
     """Each case is bisected by itself."""
-    axis: Annotated[Axis, Flag("--over", help="What to vary.")]
+    axis: Annotated[Axis, Option("--over", help="What to vary.")]
     targets: BisectTargets = DEFAULT_TARGETS
     """Names of targets, or paths of target descriptions. Each is searched by itself, except over `targets`, which compares
     them (all there are for ())."""
     toolchain: ToolchainName = DEFAULT
     toolchains: Annotated[
         tuple[str, ...],
-        Flag(
+        Option(
             "--toolchains",
             metavar="NAMES",
             help="With --over toolchains: those to compare, in that order. [default: all that are there]",
@@ -184,20 +186,22 @@ class BisectOptions:
     ] = ()
     """() means all of the table, oldest first, and the default one."""
     create: Annotated[
-        bool, Flag("--create", help="With --over toolchains: make the environments that are missing.")
+        bool, Option("--create", help="With --over toolchains: make the environments that are missing.")
     ] = False
     """Each takes some GB."""
-    limit: Annotated[int, Flag("--limit", min=1, metavar="N", help="Trials of one search, at most.")] = 200
+    limit: Annotated[int, Option("--limit", min=1, metavar="N", help="Trials of one search, at most.")] = 200
     jobs: Jobs = None
     timeout: Annotated[
-        float, Flag("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile once, and to replay it.")
+        float, Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile once, and to replay it.")
     ] = 300.0
     """Seconds that one trial may take to compile, and again to replay."""
     cache_directory: Cache = None
     replay: Replays = True
     """Replay what fits the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
-    device: Annotated[bool, Flag("--device", help="With --over mitigation: time each on this machine's GPUs.")] = False
+    device: Annotated[bool, Option("--device", help="With --over mitigation: time each on this machine's GPUs.")] = (
+        False
+    )
     effects: tuple[DeclaredEffects, ...] = ()
     """The declared effects of operands whose effects are unknown."""
 
@@ -207,22 +211,22 @@ class DiffOptions:
     """Options of `diff`: what to compare, and how."""
 
     subjects: Annotated[
-        tuple[str, ...], Flag(metavar="A B | CASE...", help="Two paths, or cases.", show_default=False)
+        tuple[str, ...], Option(metavar="A B | CASE...", help="Two paths, or cases.", show_default=False)
     ] = ()
     """Two paths; or, with two targets or toolchains, cases."""
     targets: Annotated[
-        tuple[str, ...], Flag("--targets", metavar="X,Y", help="GPUs to compile for. [default: h100]")
+        tuple[str, ...], Option("--targets", metavar="X,Y", help="GPUs to compile for. [default: h100]")
     ] = ()
     """One for both sides, or one for each."""
     toolchains: Annotated[
         tuple[str, ...],
-        Flag("--toolchains", metavar="X,Y", help="Versions to compile with, see `ligerdiag toolchains`."),
+        Option("--toolchains", metavar="X,Y", help="Versions to compile with, see `ligerdiag toolchains`."),
     ] = ()
     """One for both sides, or one for each."""
-    module: Annotated[str, Flag("--module", metavar="GLOB", help="Of a dump: the module whose name matches.")] = ""
+    module: Annotated[str, Option("--module", metavar="GLOB", help="Of a dump: the module whose name matches.")] = ""
     jobs: Jobs = None
     timeout: Annotated[
-        float | None, Flag("--timeout", min=0.001, metavar="SECONDS", help="Longest for one compile. [default: 300]")
+        float | None, Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for one compile. [default: 300]")
     ] = None
     """Seconds that one compile may take, or one module to be read; None means as of `check` and `inspect`."""
     cache_directory: Cache = None

@@ -10,7 +10,7 @@ from ligerdiag.api.checking import check
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.judging import ignore_progress
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.trials import Laboratory
 from ligerdiag.device.service import require_gpu
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
@@ -83,17 +83,17 @@ def _find_axis(axis: Axis) -> BisectAxis:
     """Returns the function that varies along it; only that axis is imported."""
     match axis:
         case Axis.MITIGATION:
-            from ligerdiag.bisect.axes.mitigation import bisect_mitigation as run
+            from ligerdiag.bisect.mitigation import bisect_mitigation as run
         case Axis.EDGES:
-            from ligerdiag.bisect.axes.edges import bisect_edges as run
+            from ligerdiag.bisect.edges import bisect_edges as run
         case Axis.PASSES:
-            from ligerdiag.bisect.passes.passes import bisect_passes as run
+            from ligerdiag.bisect.passes import bisect_passes as run
         case Axis.FLAGS:
-            from ligerdiag.bisect.axes.flags import bisect_flags as run
+            from ligerdiag.bisect.flags import bisect_flags as run
         case Axis.TARGETS:
-            from ligerdiag.bisect.axes.targets import bisect_targets as run
+            from ligerdiag.bisect.targets import bisect_targets as run
         case Axis.TOOLCHAINS:
-            from ligerdiag.bisect.axes.toolchains import bisect_toolchains as run
+            from ligerdiag.bisect.toolchains import bisect_toolchains as run
         case _:
             assert_never(axis)
     return run

@@ -22,7 +22,7 @@ from ligerdiag.cli.options import (
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_bisections
 from ligerdiag.ending import RunEnded, watch_for_end
 from ligerdiag.judgement.answers import Axis, Bisection
-from ligerdiag.run_options import DEFAULT_TARGETS, BisectOptions, BisectTargets, Flag
+from ligerdiag.run_options import DEFAULT_TARGETS, BisectOptions, BisectTargets, Option
 
 HELP = """What makes a case right or wrong? Compile it again and again, vary one thing along an
 axis, and say what the verdict hangs on: one table, a sentence for each answer, evidence.
@@ -80,7 +80,7 @@ class BisectLine(ReplayBounds, BisectOptions):
     output: AnswerOutput = None
     time_limit: TimeLimit = None
     config: Config = None
-    verbose: Annotated[bool, Flag("--verbose", "-v", help="With the artifact of each row.")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="With the artifact of each row.")] = False
 
 
 def run_bisect(line: BisectLine) -> None:

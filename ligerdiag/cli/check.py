@@ -32,7 +32,7 @@ from ligerdiag.cli.report_output import (
 from ligerdiag.codec import pack_record
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import LigerdiagError
-from ligerdiag.run_options import DEFAULT_TARGETS, CheckOptions, Flag, Targets
+from ligerdiag.run_options import DEFAULT_TARGETS, CheckOptions, Option, Targets
 
 if TYPE_CHECKING:
     from ligerdiag.model.report import CheckReport
@@ -105,26 +105,30 @@ class CheckLine(ReplayBounds, CheckOptions):
     time_limit: TimeLimit = None
     fail_on: Annotated[
         FailOn | None,
-        Flag("--fail-on", help="Least severity that fails a case without expectation. [default: warning]"),
+        Option("--fail-on", help="Least severity that fails a case without expectation. [default: warning]"),
     ] = None
     strict: Annotated[
         bool | None,
-        Flag("--strict/--no-strict", help="Exit with 4 when a case is inconclusive, with 1 for an unused suppression."),
+        Option(
+            "--strict/--no-strict", help="Exit with 4 when a case is inconclusive, with 1 for an unused suppression."
+        ),
     ] = None
     config: Config = None
     record_file: Annotated[
         Path | None,
-        Flag("--record", metavar="FILE", help="Write the schedules there, as a baseline; see --baseline."),
+        Option("--record", metavar="FILE", help="Write the schedules there, as a baseline; see --baseline."),
     ] = None
     scheduler: Annotated[
         str | None,
-        Flag("--scheduler", metavar="ADDRESS", help="Check on the workers of a Dask scheduler; see docs/sweep.md."),
+        Option("--scheduler", metavar="ADDRESS", help="Check on the workers of a Dask scheduler; see docs/sweep.md."),
     ] = None
     verbose: Annotated[
-        bool, Flag("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
+        bool, Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
     ] = False
     html: Html = None
-    data: Annotated[Path | None, Flag("--data", help="The whole report, for the pages of a sweep.", hidden=True)] = None
+    data: Annotated[Path | None, Option("--data", help="The whole report, for the pages of a sweep.", hidden=True)] = (
+        None
+    )
 
 
 def run_check(line: CheckLine) -> None:

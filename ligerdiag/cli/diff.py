@@ -20,7 +20,7 @@ from ligerdiag.cli.options import (
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_differences
 from ligerdiag.cli.sweep import diff_sweeps, is_sweep_diff
 from ligerdiag.errors import InputError
-from ligerdiag.run_options import DiffOptions, Flag
+from ligerdiag.run_options import DiffOptions, Option
 
 HELP = """What differs between two compiles of a program, around the kernels that overwrite an
 operand: the verdict of every output, who reads the overwritten value before and who
@@ -61,7 +61,7 @@ class DiffLine(DiffOptions):
     output: AnswerOutput = None
     config: Config = None
     verbose: Annotated[
-        bool, Flag("--verbose", "-v", help="Also bytes and fusions that decide nothing, and the artifacts.")
+        bool, Option("--verbose", "-v", help="Also bytes and fusions that decide nothing, and the artifacts.")
     ] = False
 
 

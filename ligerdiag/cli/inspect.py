@@ -34,7 +34,7 @@ from ligerdiag.cli.report_output import (
     write_report,
 )
 from ligerdiag.ending import watch_for_end
-from ligerdiag.run_options import Flag, InspectOptions
+from ligerdiag.run_options import InspectOptions, Option
 
 HELP = """Are these schedules right, that somebody else compiled? Reads what XLA left behind and
 says for every output whether it is computed from what the kernels wrote. Then replays
@@ -85,14 +85,14 @@ class ModuleLine(ReplayBounds, InspectOptions):
     """The options that `inspect` and `report` share."""
 
     fail_on: Annotated[
-        FailOn | None, Flag("--fail-on", help="Least severity that fails the run. [default: warning]")
+        FailOn | None, Option("--fail-on", help="Least severity that fails the run. [default: warning]")
     ] = None
     strict: Annotated[
         bool | None,
-        Flag("--strict/--no-strict", help="Exit with 4 when a module is inconclusive, with 1 for a bad suppression."),
+        Option("--strict/--no-strict", help="Exit with 4 when a module is inconclusive, with 1 for a bad suppression."),
     ] = None
     config: Config = None
-    verbose: Annotated[bool, Flag("--verbose", "-v", help="Evidence in full.")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Evidence in full.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +175,7 @@ class ReportLine(ModuleLine):
     """The command line of `report`."""
 
     html: Annotated[
-        Path, Flag("--html", metavar="DIR", help="Where the pages go: empty, not there yet, or an older report.")
+        Path, Option("--html", metavar="DIR", help="Where the pages go: empty, not there yet, or an older report.")
     ] = DEFAULT_DIRECTORY
 
 

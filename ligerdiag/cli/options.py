@@ -16,7 +16,7 @@ import typer
 from ligerdiag.cli.exit_codes import FailOn
 from ligerdiag.cli.output import AnswerFormat
 from ligerdiag.cli.report_output import Format
-from ligerdiag.run_options import Flag
+from ligerdiag.run_options import Option
 
 if TYPE_CHECKING:
     from ligerdiag.config import Config as LoadedConfig
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 def make_command[Line](line: type[Line], run: Callable[[Line], None], order: str) -> Callable[..., None]:
     """Returns a function for typer that takes the fields of the record `line` as options, and runs `run` with a record.
 
-    line: a dataclass; its fields without a Flag are no options and keep their defaults.
-    order: names of the fields with a Flag, in the order of `--help`.
+    line: a dataclass; its fields without a Option are no options and keep their defaults.
+    order: names of the fields with a Option, in the order of `--help`.
     """
     hints = get_type_hints(line, include_extras=True)
-    flagged = {one.name: one for one in fields(cast("Any", line)) if _find_flag(hints[one.name])}
+    shown = {one.name: one for one in fields(cast("Any", line)) if _find_option(hints[one.name])}
     names = order.split()
-    if set(names) != flagged.keys():
-        raise TypeError(f"the order of {line.__name__} differs from its fields: {set(names) ^ flagged.keys()}")
-    parameters = [_make_parameter(flagged[name], hints[name]) for name in names]
+    if set(names) != shown.keys():
+        raise TypeError(f"the order of {line.__name__} differs from its fields: {set(names) ^ shown.keys()}")
+    parameters = [_make_parameter(shown[name], hints[name]) for name in names]
 
     def command(**given: Any) -> None:
-        run(line(**{name: _unpack(flagged[name], value) for name, value in given.items()}))
+        run(line(**{name: _unpack(shown[name], value) for name, value in given.items()}))
 
     vars(command)["__signature__"] = inspect.Signature(parameters)
     command.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -45,14 +45,14 @@ def make_command[Line](line: type[Line], run: Callable[[Line], None], order: str
     return command
 
 
-def _find_flag(hint: Any) -> Flag | None:
-    return next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Flag)), None)
+def _find_option(hint: Any) -> Option | None:
+    return next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Option)), None)
 
 
 def _make_parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
     """Returns the parameter of a field. A tuple becomes a list, which typer lets the user repeat."""
-    flag, kind, default = _find_flag(hint), get_args(hint)[0], one.default
-    assert flag is not None
+    option, kind, default = _find_option(hint), get_args(hint)[0], one.default
+    assert option is not None
     for part in (kind, *get_args(kind)):
         if get_origin(part) is tuple:
             (element, _) = get_args(part)
@@ -60,9 +60,9 @@ def _make_parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
             kind, default = (
                 (list[element], inspect.Parameter.empty) if default is MISSING else (list[element] | None, None)
             )
-    words: dict[str, Any] = {"help": flag.help, "metavar": flag.metavar, "min": flag.min}
-    words |= {"show_default": flag.show_default, "hidden": flag.hidden}
-    info = typer.Option(*flag.names, **words) if flag.names else typer.Argument(**words)
+    words: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "min": option.min}
+    words |= {"show_default": option.show_default, "hidden": option.hidden}
+    info = typer.Option(*option.names, **words) if option.names else typer.Argument(**words)
     return inspect.Parameter(
         one.name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -105,21 +105,21 @@ def parse_targets(names: Sequence[str]) -> tuple[str, ...]:
 
 Config = Annotated[
     Path | None,
-    Flag("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
+    Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
 ]
 TimeLimit = Annotated[
     float | None,
-    Flag(
+    Option(
         "--time-limit",
         min=0.001,
         metavar="SECONDS",
         help="End the run then: what is known is written, the rest is not checked. [default: none]",
     ),
 ]
-ReportFormat = Annotated[Format, Flag("--format", help="Form of the report on standard output.")]
+ReportFormat = Annotated[Format, Option("--format", help="Form of the report on standard output.")]
 ReportOutputs = Annotated[
     tuple[str, ...],
-    Flag(
+    Option(
         "--output",
         metavar="[FORMAT=]FILE",
         help="Write the report there, too: sarif=out.sarif. Repeatable. Without FORMAT: in that of --format, and the "
@@ -128,11 +128,11 @@ ReportOutputs = Annotated[
 ]
 Html = Annotated[
     Path | None,
-    Flag("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),
+    Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),
 ]
-AnswerForm = Annotated[AnswerFormat, Flag("--format", help="Form of the answer.")]
+AnswerForm = Annotated[AnswerFormat, Option("--format", help="Form of the answer.")]
 AnswerOutput = Annotated[
-    Path | None, Flag("--output", metavar="FILE", help="Write the answer there and keep the table here.")
+    Path | None, Option("--output", metavar="FILE", help="Write the answer there and keep the table here.")
 ]
 
 
@@ -142,12 +142,12 @@ class ReplayBounds:
 
     replay_seconds: Annotated[
         float,
-        Flag("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay what is estimated below that."),
+        Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay what is estimated below that."),
     ] = 10.0
     replay_memory: Annotated[
-        str, Flag("--replay-memory", metavar="SIZE", help="Replay what is estimated below that: 500M, 4G.")
+        str, Option("--replay-memory", metavar="SIZE", help="Replay what is estimated below that: 500M, 4G.")
     ] = "4G"
-    full: Annotated[bool, Flag("--full", help="Replay whatever the estimate, up to 16G and what is free.")] = False
+    full: Annotated[bool, Option("--full", help="Replay whatever the estimate, up to 16G and what is free.")] = False
 
     def make_bounds(self) -> "Bounds":
         """Returns the bounds. Raises typer.BadParameter for a size that cannot be parsed."""

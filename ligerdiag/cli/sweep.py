@@ -16,7 +16,7 @@ from ligerdiag.cli.options import TimeLimit, fill_options, make_command
 from ligerdiag.cli.output import write_atomically
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError
-from ligerdiag.run_options import Flag
+from ligerdiag.run_options import Option
 from ligerdiag.text import count_of
 
 if TYPE_CHECKING:
@@ -90,22 +90,22 @@ Exit codes:
 class SweepLine:
     """The command line of `sweep`."""
 
-    grid: Annotated[Path, Flag(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
-    out: Annotated[Path, Flag("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep")
+    grid: Annotated[Path, Option(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
+    out: Annotated[Path, Option("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep")
     store: Annotated[
         str | None,
-        Flag("--store", metavar="URL", help="Folder or fsspec URL of the results. [default: DIR/results]"),
+        Option("--store", metavar="URL", help="Folder or fsspec URL of the results. [default: DIR/results]"),
     ] = None
     scheduler: Annotated[
         str | None,
-        Flag("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
+        Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
     ] = None
     jobs: Annotated[
-        int | None, Flag("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
+        int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
     ] = None
     time_limit: TimeLimit = None
-    refresh: Annotated[bool, Flag("--refresh", help="Do everything again.")] = False
-    retry: Annotated[bool, Flag("--retry", help="Do again what could not be analysed.")] = False
+    refresh: Annotated[bool, Option("--refresh", help="Do everything again.")] = False
+    retry: Annotated[bool, Option("--retry", help="Do again what could not be analysed.")] = False
 
 
 def run_sweep_command(line: SweepLine) -> None:

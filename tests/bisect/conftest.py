@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.trials import Laboratory
 from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Progress

@@ -3,8 +3,8 @@
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.axes.edges import bisect_edges
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.edges import bisect_edges
+from ligerdiag.bisect.trials import Laboratory
 from ligerdiag.errors import CaseError
 from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import Verdict

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ligerdiag.bisect.search.searches import AnswerChange, find_changes
+from ligerdiag.bisect.search import AnswerChange, find_changes
 
 
 def _search(answers: Sequence[str | None], *, verify: bool = False) -> tuple[list[AnswerChange], list[int], bool]:

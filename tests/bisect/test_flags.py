@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.axes import flags as flag_table
-from ligerdiag.bisect.axes.flags import bisect_flags, load_flags
-from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.rows import compare_outputs
-from ligerdiag.bisect.search.trial import Trial
+from ligerdiag.bisect import flags as flag_table
+from ligerdiag.bisect.flags import bisect_flags, load_flags
+from ligerdiag.bisect.trials import Laboratory, Trial, compare_outputs
 from ligerdiag.codec import FieldError
 from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict

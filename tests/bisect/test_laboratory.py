@@ -3,8 +3,7 @@
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.trial import Trial
+from ligerdiag.bisect.trials import Laboratory, Trial
 from ligerdiag.errors import CaseError
 from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import ReplayState, Verdict

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ligerdiag.bisect.search.searches import (
+from ligerdiag.bisect.search import (
     EXHAUSTIVE,
     Completeness,
     Knobs,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.axes import mitigation
-from ligerdiag.bisect.axes.mitigation import bisect_mitigation, render_bytes
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect import mitigation
+from ligerdiag.bisect.mitigation import bisect_mitigation, render_bytes
+from ligerdiag.bisect.trials import Laboratory
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Attribution, DeviceOutput, DeviceRun, Verdict

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.axes.targets import describe_parting
-from ligerdiag.bisect.passes.first_divergent_pass import describe_instruction, find_parting, list_steps, load_states
+from ligerdiag.bisect.targets import describe_instruction, describe_parting, find_parting, list_steps, load_states
 from ligerdiag.errors import ArtifactError
 from tests.hlo.building import Builder
 

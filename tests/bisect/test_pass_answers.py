@@ -3,9 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ligerdiag.bisect.passes.answers import PassAnswer, PassBlame, describe_answers, explain_output
-from ligerdiag.bisect.passes.history import CompilerStep, History, Moment
-from ligerdiag.bisect.passes.order_independence import Judgement, judge_module
+from ligerdiag.bisect.passes import PassAnswer, PassBlame, describe_answers, explain_output
+from ligerdiag.bisect.snapshots import CompilerStep, History, Judgement, Moment, judge_module
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.hlo.parse import parse_hlo

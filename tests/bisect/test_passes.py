@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from ligerdiag.bisect.passes.passes import bisect_passes
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.passes import bisect_passes
+from ligerdiag.bisect.trials import Laboratory
 from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
 from ligerdiag.toolchains.catalogue import Target

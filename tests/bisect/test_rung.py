@@ -5,8 +5,8 @@ from math import inf, nan
 
 import pytest
 
-from ligerdiag.bisect.axes.mitigation_variants import Rung, find_cheapest, find_worst
-from ligerdiag.bisect.search.trial import Outcome, Trial
+from ligerdiag.bisect.mitigation import Rung, find_cheapest, find_worst
+from ligerdiag.bisect.trials import Outcome, Trial
 from ligerdiag.model.findings import (
     Attribution,
     CutLoop,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.bisect.axes.mitigation_variants import find_mitigation, find_siblings
+from ligerdiag.bisect.mitigation import find_mitigation, find_siblings
 from ligerdiag.model.jobs import CaseSpec, Source
 
 SOURCE = Source(file="/project/mine.py", root="/project")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ligerdiag.bisect.passes.history import CompilerStep, find_step, list_snapshots, parse_snapshot
+from ligerdiag.bisect.snapshots import CompilerStep, find_step, list_snapshots, parse_snapshot
 
 
 def name(number: int, text: str, module: str = "module_0012.jit_step") -> Path:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.axes.targets import bisect_targets
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.targets import bisect_targets
+from ligerdiag.bisect.trials import Laboratory
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.toolchains.catalogue import Target, list_targets

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.axes.toolchains import bisect_toolchains
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.toolchains import bisect_toolchains
+from ligerdiag.bisect.trials import Laboratory
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.bisect.search.trial import Outcome, Trial
+from ligerdiag.bisect.trials import Outcome, Trial
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Source, Variation
 from ligerdiag.toolchains.catalogue import load_target

@@ -11,16 +11,16 @@ from typer.testing import CliRunner
 from ligerdiag.api.function import RunWords, make_check_options
 from ligerdiag.cli.options import fill_options, make_command
 from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.run_options import CheckOptions, Flag
+from ligerdiag.run_options import CheckOptions, Option
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What an API takes."""
 
-    paths: Annotated[tuple[Path, ...], Flag(help="Files.")]
-    names: Annotated[tuple[str, ...] | None, Flag("--name", help="Names.")] = None
-    count: Annotated[int, Flag("--count", min=1, help="How many.")] = 3
+    paths: Annotated[tuple[Path, ...], Option(help="Files.")]
+    names: Annotated[tuple[str, ...] | None, Option("--name", help="Names.")] = None
+    count: Annotated[int, Option("--count", min=1, help="How many.")] = 3
     found: bool = False
 
 
@@ -28,7 +28,7 @@ class Options:
 class Line(Options):
     """What its command takes."""
 
-    loud: Annotated[bool, Flag("--loud/--quiet", help="Loud.")] = True
+    loud: Annotated[bool, Option("--loud/--quiet", help="Loud.")] = True
 
 
 def run(*words: str) -> list[Line]:

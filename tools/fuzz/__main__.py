@@ -14,7 +14,7 @@ from ligerdiag.cli.options import TimeLimit, fill_options, make_command
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError
 from ligerdiag.render.terminal.terminal import ProgressDisplay
-from ligerdiag.run_options import Flag
+from ligerdiag.run_options import Option
 from tools.fuzz.campaign import run_campaign
 from tools.fuzz.campaign_report import render_fuzz_report
 from tools.fuzz.gpu_campaign import run_device_campaign
@@ -75,10 +75,10 @@ Exit codes:
 class FuzzLine(FuzzOptions):
     """The command line: the options of a campaign, and those that choose what runs it."""
 
-    directory: Annotated[Path, Flag("--out", metavar="DIR", help="Where the campaign is kept.")] = Path("fuzz")
+    directory: Annotated[Path, Option("--out", metavar="DIR", help="Where the campaign is kept.")] = Path("fuzz")
     seed: Annotated[
         int | None,
-        Flag(
+        Option(
             "--seed",
             min=0,
             metavar="N",
@@ -88,7 +88,7 @@ class FuzzLine(FuzzOptions):
     ] = None
     time_limit: TimeLimit = None
     device: Annotated[
-        bool, Flag("--device", help="Run each on the GPUs of this machine, too, and judge what it compiles there.")
+        bool, Option("--device", help="Run each on the GPUs of this machine, too, and judge what it compiles there.")
     ] = False
 
 

@@ -16,7 +16,7 @@ from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Ve
 from ligerdiag.model.report import CaseReport
 from ligerdiag.replay.service.more_draws import WRONG as FAR_ABOVE
 from ligerdiag.replay.service.more_draws import DrawsAnswer, Word
-from ligerdiag.run_options import Flag, Jobs
+from ligerdiag.run_options import Jobs, Option
 from tools.fuzz.programs import find_kind
 
 _REFERENCE = "LD016"
@@ -38,23 +38,23 @@ class FuzzOptions:
     directory: Path
     first: int = 0
     """The first seed."""
-    count: Annotated[int, Flag("--count", min=1, metavar="N", help="Seeds, from the first on.")] = 100
+    count: Annotated[int, Option("--count", min=1, metavar="N", help="Seeds, from the first on.")] = 100
     minutes: Annotated[
-        float | None, Flag("--minutes", min=0.0, metavar="N", help="Begin nothing new after that. [default: none]")
+        float | None, Option("--minutes", min=0.0, metavar="N", help="Begin nothing new after that. [default: none]")
     ] = None
-    target: Annotated[str, Flag("--target", metavar="NAME", help="The GPU to compile for.")] = "h100"
+    target: Annotated[str, Option("--target", metavar="NAME", help="The GPU to compile for.")] = "h100"
     jobs: Jobs = None
     timeout: Annotated[
         float,
-        Flag("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a program, and to replay it."),
+        Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a program, and to replay it."),
     ] = 120.0
     orders: Annotated[
-        int, Flag("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too.")
+        int, Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too.")
     ] = 4
-    shrink: Annotated[bool, Flag("--shrink/--no-shrink", help="Make contradictions smaller.")] = True
+    shrink: Annotated[bool, Option("--shrink/--no-shrink", help="Make contradictions smaller.")] = True
     scheduler: Annotated[
         str | None,
-        Flag("--scheduler", metavar="ADDRESS", help="Judge them on the workers of a Dask scheduler."),
+        Option("--scheduler", metavar="ADDRESS", help="Judge them on the workers of a Dask scheduler."),
     ] = None
 
     def find_until(self) -> float | None:

@@ -1,45 +1,149 @@
-"""Compiles, judges and replays trials, each at most once.
-
-1. A trial that was made before is remembered; one that an earlier run made is in the cache of `compile`.
-2. Each runs in a lane, a pool of one worker: a pool assumes that its toolchain does not change, and its cache remembers
-   the hashes of files. Each thread takes a lane of its own and passes it on when it is done, so there are never more
-   lanes of one toolchain than threads that ask for one at a time. All workers are forks of one template a toolchain.
-3. Judging happens in the caller's thread, as outcomes arrive; the answers are in the order of the questions.
-4. A failure of one trial is not raised: it is in its outcome.
-"""
+"""TRIALS"""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import batched
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
 from types import MappingProxyType
 from typing import Self
 
+from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.search.trial import Draft, Outcome, Trial, TrialKey
 from ligerdiag.compile.service import (
     CompileResult,
     compile_cases,
     discover_cases,
     make_toolchain_step,
 )
+from ligerdiag.device.service import require_gpu, run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
-from ligerdiag.judgement.answers import Axis, Bisection
-from ligerdiag.model.findings import Replay, ReplayState
-from ligerdiag.model.jobs import CaseSpec
-from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
+from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
+from ligerdiag.model.findings import VERDICT_ORDER, DeviceRun, Finding, Replay, ReplayState, Verdict
+from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.model.report import Coverage, OnProgress, Progress, WrittenOperand
+from ligerdiag.render.terminal.diagnostics import render_agreement_word
+from ligerdiag.render.terminal.spans import compute_text
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask, replay_artifacts
 from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.rules.registry import get_rule
+from ligerdiag.run_options import BisectOptions
+from ligerdiag.text import join_words
+from ligerdiag.toolchains.catalogue import DEFAULT, Target
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import Templates
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """The findings of an axis so far; the axis appends to the lists and calls `finish`."""
+
+    case_id: str
+    target: str
+    toolchain: str
+    axis: Axis
+    columns: tuple[str, ...] = ()
+    rows: list[BisectionRow] = field(default_factory=list[BisectionRow])
+    answers: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    is_unsettled: bool = False
+    trials_before: int = 0
+    """Number of trials that the laboratory had made before this one began, for other cases or targets."""
+    compiled_before: int = 0
+    started: float = field(default_factory=perf_counter)
+
+    def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
+        """Returns the bisection as far as it is known. trials, compiled: see `Laboratory`."""
+        return Bisection(
+            case_id=self.case_id,
+            target=self.target,
+            toolchain=self.toolchain,
+            axis=self.axis,
+            columns=self.columns,
+            rows=tuple(self.rows),
+            answers=tuple(self.answers),
+            notes=tuple(self.notes),
+            trials=trials - self.trials_before,
+            compiled=compiled - self.compiled_before,
+            seconds=perf_counter() - self.started,
+            interrupted=interrupted,
+            is_unsettled=self.is_unsettled,
+        )
+
+
+type TrialKey = tuple[object, ...]
+
+_WORDS: Mapping[Verdict, str] = {
+    Verdict.FRESH: "right",
+    Verdict.LATENT: "latent",
+    Verdict.UNKNOWN: "unknown",
+    Verdict.CLOBBERED: "wrong",
+    Verdict.STALE: "wrong",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One way to compile a case."""
+
+    case: CaseSpec
+    target: Target
+    toolchain: str = DEFAULT
+    variation: Variation = field(default_factory=Variation)
+
+    @property
+    def key(self) -> TrialKey:
+        """Equal for two trials that compile the same."""
+        flags = tuple(sorted((name, repr(value)) for name, value in self.variation.flags.items()))
+        ties = tuple(sorted(set(self.variation.ties)))
+        return self.case.source, self.case.id, self.target.name, self.target.sha256, self.toolchain, flags, ties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    trial: Trial
+    outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    """Output name to verdict, in the program's order; empty when there is an error."""
+    findings: tuple[Finding, ...] = ()
+    coverage: Coverage | None = None
+    written: tuple[WrittenOperand, ...] = ()
+    """The operands that kernels overwrite without XLA's knowledge."""
+    meant: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Output name to what it is to depend on; see `Inspection.meant`."""
+    artifact: Artifact | None = None
+    error: str = ""
+    """One line, when it could not be compiled or judged."""
+    exit_code: int = 0
+    """The exit code for the error (2 input, 3 could not analyse)."""
+    cached: bool = False
+    """The artifact came from the cache."""
+    seconds: float = 0.0
+    """Wall time of compiling, 0 when cached, and judging."""
+
+    @property
+    def is_right(self) -> bool:
+        """Every output is fresh: nothing is left to luck, and nothing is unknown."""
+        return self.word == "right"
+
+    def wants(self, meant: Mapping[str, int]) -> bool:
+        """Returns whether every output still depends on everything that it depends on in `meant`; it may depend on
+        more."""
+        return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
+
+    @property
+    def word(self) -> str:
+        """That of its worst output: `right`, `latent`, `unknown` or `wrong`; `unknown` where there is none."""
+        if self.error or not self.outputs:
+            return "unknown"
+        return _WORDS[max(self.outputs.values(), key=VERDICT_ORDER.index)]
 
 
 class Lanes:
@@ -306,3 +410,127 @@ class Laboratory:
 
     def _tell_step(self, step: str) -> None:
         self.tell(make_toolchain_step(step))
+
+
+def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:
+    """Such as `weight` stale -> fresh, one for each output that both have and whose verdict differs."""
+    return tuple(
+        f"`{name}` {one[name].value} -> {verdict.value}"
+        for name, verdict in other.items()
+        if name in one and one[name] is not verdict
+    )
+
+
+def make_row(
+    outcome: Outcome,
+    label: str,
+    *,
+    replay: Replay | None = None,
+    cells: Mapping[str, str] | None = None,
+    evidence: Sequence[tuple[str, str]] = (),
+    is_answer: bool = False,
+) -> BisectionRow:
+    """Returns the row of one trial."""
+    return BisectionRow(
+        label=label,
+        outputs=outcome.outputs,
+        cells=dict(cells or {}),
+        word=outcome.word,
+        error=outcome.error,
+        replay=describe_replay(outcome, replay),
+        evidence=tuple(evidence),
+        artifact="" if outcome.artifact is None else str(outcome.artifact.directory),
+        is_answer=is_answer,
+    )
+
+
+def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
+    """Returns how the numbers compare with the verdicts: `agrees`, `lossy 0.25`, `too large`; empty if none were
+    requested."""
+    if replay is None or outcome.error:
+        return ""
+    return compute_text(render_agreement_word(outcome.outputs, replay, outcome.findings))
+
+
+def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
+    """Returns whether verdicts and numbers cannot both be true, and no finding explains it."""
+    return Agreement.DISAGREES in compute_replay_agreements(outcome.outputs, replay, outcome.findings).values()
+
+
+def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
+    """Such as `bias` and `weight` are stale, `input` is latent; empty where all are fresh."""
+    phrases: list[str] = []
+    for verdict in reversed(VERDICT_ORDER):
+        names = [f"`{name}`" for name, found in outputs.items() if found is verdict]
+        if names and verdict is not Verdict.FRESH:
+            phrases.append(f"{join_words(names)} {'is' if len(names) == 1 else 'are'} {verdict.value}")
+    return ", ".join(phrases)
+
+
+def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
+    """Returns a sentence for each finding that explains a verdict which is not fresh; the error if there is one."""
+    if outcome.error:
+        return (f"because {outcome.error}",)
+    sentences = [
+        f"because {finding.message} ({finding.rule})"
+        for finding in outcome.findings
+        if get_rule(finding.rule).explains in {outcome.outputs.get(name) for name in finding.outputs} - {None}
+    ]
+    return tuple(dict.fromkeys(sentences))
+
+
+_BUG = "schedule and numbers cannot both be right, see DISAGREES: `ligerdiag check` lists the causes that are left"
+
+
+def replay_outcomes(
+    laboratory: Laboratory, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
+) -> tuple[Replay | None, ...]:
+    """Returns the numbers of each outcome within the options' bounds; None for all when they are not requested.
+
+    A contradiction makes the draft unsettled.
+    """
+    if options is None or not options.replay:
+        return (None,) * len(outcomes)
+    how = ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs)
+    replays = laboratory.replay(outcomes, how)
+    if any(has_disagreement(outcome, replay) for outcome, replay in zip(outcomes, replays, strict=True)):
+        draft.is_unsettled = True
+        draft.notes += [_BUG] if _BUG not in draft.notes else []
+    return replays
+
+
+ROUNDS = 2
+"""Trials of a batch, for each worker."""
+
+
+def try_in_batches(laboratory: Laboratory, trials: Sequence[Trial]) -> Iterator[tuple[Outcome, ...]]:
+    """Yields what is known after each batch: the outcomes of the first trials, in order, in the end of all."""
+    known: tuple[Outcome, ...] = ()
+    for batch in batched(trials, ROUNDS * laboratory.jobs):
+        known += laboratory.try_all(batch)
+        yield known
+
+
+DRAWS = 1
+"""Number of different draws of the arguments: only times are measured here, and `check --device` looks closer."""
+
+
+def require_device(options: BisectOptions) -> None:
+    """Raises InputError if `--device` is given and there is no device. Called before anything is compiled."""
+    if options.device:
+        require_gpu(options.toolchain)
+
+
+def run_on_device(laboratory: Laboratory, cases: Sequence[CaseSpec], options: BisectOptions) -> Mapping[str, DeviceRun]:
+    """Id to run of each case. Nothing that is wrong with one is raised: it is in its `error`."""
+    how = ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs)
+    runs = run_judged_cases(
+        cases,
+        cache=laboratory.cache,
+        effects=options.effects,
+        replay=how if options.replay else None,
+        timeout=options.timeout,
+        draws=lambda case: DRAWS,
+        tell=laboratory.tell,
+    )
+    return {case.id: run for case, run in runs}

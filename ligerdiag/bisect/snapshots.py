@@ -1,18 +1,4 @@
-"""Snapshots that XLA wrote between passes, in order, and the outputs' verdicts from pass to pass.
-
-    module_0003.jit_step.0042.fusion.after_priority-fusion.before_cse.hlo.pb
-    module_0003.jit_step.0073.copy-insertion.after_removing_unnecessary_copies.hlo.pb
-
-1. A pipeline writes a file when it starts (`after_pipeline-start`) and after each pass that has changed something.
-2. Pipelines are nested: a pass can run a pipeline of its own, whose files then come before that of the pass.
-3. A pass that dumps its own steps writes files without `before`; there the pipeline's name is the pass.
-4. Several modules may have been compiled; the program itself is the last one that XLA began.
-
-The state of the outputs after each pass; only changes are kept.
-
-Every snapshot is judged, for a later pass may restore what an earlier one took away; of equal ones in a row, only the
-first.
-"""
+"""SNAPSHOTS"""
 
 import os
 import re
@@ -21,13 +7,18 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ligerdiag.analysis.verdict.comparison import Standing
+from ligerdiag.analysis.context import Context, compute_context
+from ligerdiag.analysis.verdict.comparison import Standing, choose_verdict, find_standing
+from ligerdiag.analysis.writes import find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact
-from ligerdiag.bisect.passes.order_independence import Judgement, judge_module
+from ligerdiag.bisect.synthetic_schedules import SchedulePolicy, inline_calls, schedule_module
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.aliasing import build_must_alias_buffers
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import load_hlo, pause_collector
+from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Verdict
 
 START = "pipeline-start"
@@ -120,6 +111,94 @@ def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None
         elif later.pipeline in begun:
             return later
     return None
+
+
+_SHARDY = "xla.sdy."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judgement:
+    """One module, judged."""
+
+    module: HloModule
+    """As it was judged: calls are inlined where XLA has not done so yet."""
+    standings: Mapping[str, Standing]
+    """By output name."""
+    synthetic: Mapping[SchedulePolicy, Context]
+    """WRITTEN is there only if it was needed."""
+    scheduled: Context | None
+    """Under the module's own schedule."""
+
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """By output name: of the schedule; where there is none, fresh if forced, latent if open, else what it is if lost."""
+        if self.scheduled is not None:
+            return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}
+        early = self.synthetic[SchedulePolicy.EARLY].verdicts.outputs
+        return {name: choose_verdict(standing, early[name].verdict) for name, standing in self.standings.items()}
+
+
+def judge_module(
+    *,
+    program: HloModule,
+    module: HloModule,
+    buffers: BufferAssignment | None,
+    effects: CallEffectsReader,
+    output_names: tuple[str, ...],
+) -> Judgement | None:
+    """Judge one module between two passes against the program as written; None where it is not judged.
+
+    buffers: XLA's own, for the module's own schedule. Raises ArtifactError as `inline_calls`.
+    """
+    if _has_boundary(module):
+        return None
+    effects.read(program)
+    effects.read(module)
+    if not module.is_scheduled:
+        module = inline_calls(module)
+    shared = build_must_alias_buffers(module)
+
+    def judge(judged: HloModule, stored: BufferAssignment) -> Context:
+        return compute_context(
+            program=program,
+            optimized=judged,
+            buffers=stored,
+            effects_of=effects.find,
+            output_names=output_names,
+            traced_calls=(),
+        )
+
+    def is_kernel(call: HloInstruction) -> bool:
+        return bool(find_hidden_operands(call, effects.find(call)))
+
+    synthetic = {
+        policy: judge(schedule_module(module, is_kernel, policy), shared)
+        for policy in (SchedulePolicy.LATE, SchedulePolicy.EARLY)
+    }
+    if Standing.LOST in _compare(synthetic).values():
+        policy = SchedulePolicy.WRITTEN
+        synthetic[policy] = judge(schedule_module(module, is_kernel, policy), shared)
+    return Judgement(
+        module=module,
+        standings=_compare(synthetic),
+        synthetic=synthetic,
+        scheduled=judge(module, shared if buffers is None else buffers) if module.is_scheduled else None,
+    )
+
+
+def _has_boundary(module: HloModule) -> bool:
+    return any(
+        call.proto.custom_call_target.startswith(_SHARDY) and sum(1 for _ in iterate_leaves(call.shape)) > 1
+        for _, call in module.iterate_custom_calls()
+    )
+
+
+def _compare(synthetic: Mapping[SchedulePolicy, Context]) -> Mapping[str, Standing]:
+    names = next(iter(synthetic.values())).verdicts.outputs
+    return {
+        name: find_standing({context.verdicts.outputs[name].verdict for context in synthetic.values()})
+        for name in names
+    }
 
 
 type OnJudged = Callable[[int, int], None]

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.rows import compare_outputs, make_row, replay_outcomes
-from ligerdiag.bisect.search.searches import AnswerChange, find_changes
-from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
+from ligerdiag.bisect.search import AnswerChange, find_changes
+from ligerdiag.bisect.trials import Draft, Laboratory, Outcome, Trial, compare_outputs, make_row, replay_outcomes
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict

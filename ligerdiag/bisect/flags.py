@@ -14,9 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.rows import compare_outputs, describe_wrong, make_row, replay_outcomes, try_in_batches
-from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
+from ligerdiag.bisect.trials import (
+    Draft,
+    Laboratory,
+    Outcome,
+    Trial,
+    compare_outputs,
+    describe_wrong,
+    make_row,
+    replay_outcomes,
+    try_in_batches,
+)
 from ligerdiag.codec import FieldError, as_list, as_object, read_str
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.text import compute_fingerprint

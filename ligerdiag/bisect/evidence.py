@@ -17,8 +17,8 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.bisect.passes.order_independence import Judgement
-from ligerdiag.bisect.passes.synthetic_schedules import SchedulePolicy
+from ligerdiag.bisect.snapshots import Judgement
+from ligerdiag.bisect.synthetic_schedules import SchedulePolicy
 from ligerdiag.hlo.dataflow import Dataflow, Position, Through, find_way, search
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having

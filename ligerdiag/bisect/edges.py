@@ -12,10 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.artifacts.call_records import TieSite
-from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.rows import describe_wrong, explain_wrong, make_row, replay_outcomes
-from ligerdiag.bisect.search.searches import Completeness, Knobs, MinimalSets, MinimalSetSearch, iterate_confirmations
-from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
+from ligerdiag.bisect.search import Completeness, Knobs, MinimalSets, MinimalSetSearch, iterate_confirmations
+from ligerdiag.bisect.trials import (
+    Draft,
+    Laboratory,
+    Outcome,
+    Trial,
+    describe_wrong,
+    explain_wrong,
+    make_row,
+    replay_outcomes,
+)
 from ligerdiag.errors import CaseError
 from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.jobs import CaseSpec, Variation
