@@ -20,13 +20,15 @@ from ligerdiag.cli.options import (
     parse_targets,
     read_settings,
 )
-from ligerdiag.cli.output import require_recordable, write_atomically, write_record
-from ligerdiag.cli.report_output import (
+from ligerdiag.cli.output import (
     Format,
     Outputs,
     parse_outputs,
     require_html_directory,
+    require_recordable,
+    write_atomically,
     write_html,
+    write_record,
     write_report,
 )
 from ligerdiag.codec import pack_record
@@ -177,7 +179,7 @@ def _check(options: CheckOptions, scheduler: str | None) -> "CheckReport":
     with ProgressDisplay(sys.stderr) as show:
         if scheduler is None:
             return api.check(options, show)
-        from ligerdiag.sweep.remote import check_on_cluster
+        from ligerdiag.sweep.cluster_check import check_on_cluster
 
         return check_on_cluster(options, scheduler, show)
 

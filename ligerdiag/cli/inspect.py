@@ -25,7 +25,7 @@ from ligerdiag.cli.options import (
     make_command,
     read_settings,
 )
-from ligerdiag.cli.report_output import (
+from ligerdiag.cli.output import (
     Format,
     Outputs,
     parse_outputs,

@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from ligerdiag.cli import bisect, check, diff, init, inspect, sweep
-from ligerdiag.cli.catalogue import (
+from ligerdiag.cli.exit_codes import ExitCode
+from ligerdiag.cli.inspect import REPORT_EPILOG, REPORT_HELP, report
+from ligerdiag.cli.listings import (
     EXPLAIN_EPILOG,
     EXPLAIN_HELP,
     LIST_EPILOG,
@@ -24,8 +26,6 @@ from ligerdiag.cli.catalogue import (
     targets,
     toolchains,
 )
-from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.inspect import REPORT_EPILOG, REPORT_HELP, report
 from ligerdiag.errors import InputError, LigerdiagError
 
 HELP = """Is the schedule that XLA made of your JAX program still right when a Triton kernel

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, ge
 import typer
 
 from ligerdiag.cli.exit_codes import FailOn
-from ligerdiag.cli.output import AnswerFormat
-from ligerdiag.cli.report_output import Format
+from ligerdiag.cli.output import AnswerFormat, Format
 from ligerdiag.run_options import Option
 
 if TYPE_CHECKING:

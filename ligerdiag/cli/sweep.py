@@ -21,8 +21,8 @@ from ligerdiag.text import count_of
 
 if TYPE_CHECKING:
     from ligerdiag.sweep.campaign import SweepReport
-    from ligerdiag.sweep.store import StoredResult
-    from ligerdiag.sweep.table import SweepDifference
+    from ligerdiag.sweep.result_store import StoredResult
+    from ligerdiag.sweep.sweep_table import SweepDifference
 
 HELP = """What does `check` say of many cases, for many GPUs, toolchains, flags of XLA and sizes? GRID is
 a TOML file; each case in it is checked for each target, by each toolchain, with each set of
@@ -135,7 +135,7 @@ sweep = make_command(SweepLine, run_sweep_command, "grid out store scheduler job
 
 def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> bool:
     """Writes the page of that name unless it is there; returns whether there is one."""
-    from ligerdiag.sweep.table import PAGES, render_case_page
+    from ligerdiag.sweep.sweep_table import PAGES, render_case_page
 
     path = out / PAGES / name
     page = "" if path.exists() else render_case_page(result.data, case_id)
@@ -147,7 +147,7 @@ def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> boo
 def write_files(report: "SweepReport", out: Path) -> None:
     """Writes each file as a whole; removes reports of columns and pages of results that are no more. Raises InputError when
     the disk says no."""
-    from ligerdiag.sweep.table import PAGES, render_csv, render_page, render_parquet, render_reports
+    from ligerdiag.sweep.sweep_table import PAGES, render_csv, render_page, render_parquet, render_reports
 
     names = {"index.html"}
     for name, text in render_reports(report):
@@ -167,7 +167,7 @@ def write_files(report: "SweepReport", out: Path) -> None:
 
 def compute_exit_code(report: "SweepReport") -> ExitCode:
     """Returns 130, 143 or 3 for a sweep that was ended, else what all cells say, by the precedence of `check`."""
-    from ligerdiag.sweep.table import choose_exit_code
+    from ligerdiag.sweep.sweep_table import choose_exit_code
 
     if report.ended_by is not None:
         return find_ending_code(report.ended_by)
@@ -207,7 +207,7 @@ def diff_sweeps(first: Path, second: Path) -> ExitCode:
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()
-    from ligerdiag.sweep.table import compare_sweeps, read_parquet
+    from ligerdiag.sweep.sweep_table import compare_sweeps, read_parquet
 
     difference = compare_sweeps(read_parquet(first), read_parquet(second))
     sys.stdout.write(render_sweep_difference(difference))

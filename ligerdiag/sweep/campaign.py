@@ -29,7 +29,7 @@ from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.report import OnProgress, Progress, Status
 from ligerdiag.sweep.cluster import open_cluster, run_tasks
 from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, locate_files, plan_sweep
-from ligerdiag.sweep.store import ResultStore, StoredResult, resolve_place
+from ligerdiag.sweep.result_store import ResultStore, StoredResult, resolve_place
 from ligerdiag.sweep.task import find_case, is_of, run_task
 from ligerdiag.workers.shared_templates import keep_templates
 

@@ -35,7 +35,7 @@ from ligerdiag.codec import (
 from ligerdiag.compile.service import find_artifact_dependencies
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.sweep.grid import SweepTask, compute_fingerprint, describe_task, locate_files, name_files
-from ligerdiag.sweep.store import ResultStore, StoredResult
+from ligerdiag.sweep.result_store import ResultStore, StoredResult
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.toolchain import compute_important_environment

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.cli.report_output import require_html_directory, write_html
+from ligerdiag.cli.output import require_html_directory, write_html
 from ligerdiag.errors import InputError
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_report

@@ -11,7 +11,7 @@ import pytest
 
 from ligerdiag.errors import InputError
 from ligerdiag.sweep.campaign import SweepOptions, SweepReport, SweepRow, run_sweep
-from ligerdiag.sweep.store import ResultStore, StoredResult
+from ligerdiag.sweep.result_store import ResultStore, StoredResult
 
 CASES = """
 from ligerdiag import Arg, Case

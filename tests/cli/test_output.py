@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from ligerdiag.cli.report_output import SUMMARY, SUMMARY_BYTES, Format, Outputs, parse_outputs
+from ligerdiag.cli.output import SUMMARY, SUMMARY_BYTES, Format, Outputs, parse_outputs
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, Coverage, Status
 from tests.cli.conftest import FakeApi, RunCommand
@@ -134,14 +134,14 @@ def test_a_bare_file_takes_the_format_and_keeps_the_table(tmp_path: Path) -> Non
 def test_a_file_that_cannot_be_written_keeps_no_other_from_being_written(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ligerdiag.cli import report_output
+    from ligerdiag.cli import output
 
     def refuse(path: Path, text: str) -> None:
         if path.name == "json":
             raise InputError("expected to write `json` but: no space left")
         path.write_text(text)
 
-    monkeypatch.setattr(report_output, "write_atomically", refuse)
+    monkeypatch.setattr(output, "write_atomically", refuse)
     outcome = run_command("check", "--output", f"json={tmp_path / 'json'}", "--output", f"sarif={tmp_path / 'sarif'}")
     assert (outcome.code, outcome.err.splitlines()[-1]) == (2, "error: expected to write `json` but: no space left")
     assert (tmp_path / "sarif").exists()

@@ -12,8 +12,8 @@ from ligerdiag.codec import decode_record, encode_record
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, Status
 from ligerdiag.sweep.cluster import find_resources, run_tasks
+from ligerdiag.sweep.cluster_check import check_on_cluster
 from ligerdiag.sweep.grid import SweepTask
-from ligerdiag.sweep.remote import check_on_cluster
 from tests.report.html.view_samples import make_view
 from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
 from tests.sweep.test_grid import make_task
