@@ -45,8 +45,8 @@ _PLACES = {
     "CaseReport": "ligerdiag.model.report",
     "Status": "ligerdiag.model.report",
 }
-"""Names that are imported on first use: a worker needs none of them, and the command line is to be ended by Ctrl-C from its
-beginning, which is `__main__`."""
+"""Names that are imported on first use: a worker needs none of them, and the command line is to be ended by Ctrl-C from
+its beginning, which is `__main__`."""
 
 
 def __getattr__(name: str) -> object:

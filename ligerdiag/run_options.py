@@ -133,7 +133,8 @@ class InspectOptions:
             help="Longest for a module, and for its replay. [default: by its size]",
         ),
     ] = None
-    """Seconds that one module may take, and again its replay; None means by the size of its files, and by an estimate."""
+    """Seconds that one module may take, and again its replay; None means by the size of its files, and by an estimate.
+    """
     cache_directory: Annotated[
         Path | None, Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
     ] = None
@@ -173,8 +174,8 @@ class BisectOptions:
     """Each case is bisected by itself."""
     axis: Annotated[Axis, Option("--over", help="What to vary.")]
     targets: BisectTargets = DEFAULT_TARGETS
-    """Names of targets, or paths of target descriptions. Each is searched by itself, except over `targets`, which compares
-    them (all there are for ())."""
+    """Names of targets, or paths of target descriptions. Each is searched by itself, except over `targets`, which
+    compares them (all there are for ())."""
     toolchain: ToolchainName = DEFAULT
     toolchains: Annotated[
         tuple[str, ...],

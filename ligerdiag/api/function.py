@@ -1,4 +1,4 @@
-"""`check` of a function without a case file: from the live function to a source that a worker can load, to its report."""
+"""`ligerdiag.check`: hands a live function to a worker, as a source like a case file, and returns its report."""
 
 import os
 import sys
@@ -41,12 +41,12 @@ _SETTINGS = (
     "jax_numpy_rank_promotion",
     "jax_softmax_custom_jvp",
 )
-"""The settings that a program can depend on, beside its function."""
+"""Settings of JAX that a program can depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFunction:
-    """A function, what it is called with, and what is expected."""
+    """A function of this process, its arguments, and the expectation."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
@@ -59,7 +59,8 @@ class LiveFunction:
 
 
 def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
-    """Writes the function down and says where; InputError where it or its arguments cannot be handed to a worker."""
+    """Pickles the function below the cache; returns its source. Raises InputError if it or an argument cannot be
+    pickled."""
     name = live.name or name_function(live.function)
     if not callable(cast("object", live.function)):
         raise InputError(f"expected a function but got {live.function!r:.60} (type={type(live.function).__name__})")
@@ -92,7 +93,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Returns the function's own name; for a `partial`, the name of the function inside."""
+    """Returns the name of the function; for a `partial`, that of the function inside."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     name = str(getattr(function, "__name__", type(function).__name__))
@@ -100,7 +101,7 @@ def name_function(function: Callable[..., Any]) -> str:
 
 
 def _offer_cloudpickle(cache: Cache) -> str:
-    """Returns a folder that has cloudpickle and nothing else, for a toolchain that lacks it."""
+    """Returns a folder that holds cloudpickle alone, for a toolchain that lacks it."""
     spec = find_spec("cloudpickle")
     assert spec is not None
     assert spec.origin is not None
@@ -225,9 +226,9 @@ def check(
     jobs: processes at most, by default one a core.
     config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed and what kernels do; none by default.
 
-    Raises InputError where the function or an argument cannot be handed to a worker, or does not fit, and LigerdiagError
-    where there is nothing to compile with. A function that raises or does not compile is in the report: its status is
-    `could not analyse`.
+    Raises InputError where the function or an argument cannot be handed to a worker, or does not fit, and
+    LigerdiagError where there is nothing to compile with. A function that raises or does not compile is in the report:
+    its status is `could not analyse`.
     """
     for name in words:
         if name not in CheckWords.__annotations__:
@@ -252,9 +253,9 @@ def check(
 def check_live(
     live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Returns the report of one function, with one case on each target; `options` choose none.
+    """Returns the report of one function, with a case for each target. The selectors of `options` are ignored.
 
-    root: folder that a worker's imports start from.
+    root: the folder that a worker's imports start from.
 
     Raises as `check`; KeyboardInterrupt after Ctrl-C, when all workers are gone.
     """
@@ -267,7 +268,7 @@ def check_live(
 def check_chosen(
     choice: Source | CaseSpec, options: CheckOptions, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Returns the report of a case that is known already; as `check_live`."""
+    """Returns the report of a case, or of the cases of a source. Raises as `check_live` does."""
     report = check_cases(replace(options, selectors=(choice,)), on_progress)
     if report.interrupted:
         raise KeyboardInterrupt

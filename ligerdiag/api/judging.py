@@ -1,4 +1,5 @@
-"""From the options of a command to judgements: what is known of the cases of one run, also on this machine's GPUs."""
+"""Judges compiled cases for `check`, and keeps the results of one run: verdicts, replays, and runs on this machine's
+GPUs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,22 +33,22 @@ from ligerdiag.workers.pool import Pool
 
 
 def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
-    """Returns a line for each declaration: a verdict can hang on it."""
-    told = {one.name: _BY_NUMBER if one.writes is not None else _BY_ALIAS for one in effects}
-    return tuple(f"what `{name}` does is declared, and {believed}" for name, believed in told.items())
+    """Returns a note for each declaration, as verdicts may depend on it."""
+    trusted = {one.name: _BY_NUMBER if one.writes is not None else _BY_ALIAS for one in effects}
+    return tuple(f"the effects of `{name}` are declared, and {believed}" for name, believed in trusted.items())
 
 
-_BY_NUMBER = "believed where it could not be told"
-_BY_ALIAS = "believed of a library's calls without side effects: they overwrite what their outputs alias, and no more"
+_BY_NUMBER = "trusted where the kernel could not be analysed"
+_BY_ALIAS = "trusted for calls of a library without side effects: they overwrite only operands that their outputs alias"
 
 
 def ignore_progress(progress: Progress) -> None:
-    """Ignores the progress, for callers that do not report any."""
+    """Ignores the progress."""
     del progress
 
 
 def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
-    """Names, or one text with commas between them, each once and in their order; InputError where there is none."""
+    """Returns the names, each once, from a sequence or a text with commas. Raises InputError for none."""
     names = [target] if isinstance(target, str) else target
     parts = tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
     if not parts:
@@ -56,15 +57,14 @@ def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
-    """Returns the case with what is expected when this toolchain compiles it."""
+    """Returns the case with the expectation for this toolchain."""
     if toolchain.name not in case.expected_elsewhere:
         return case
     return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
 
 
 def find_file(source: Source) -> str:
-    """Returns the file that defines the source's cases; empty where it is a module that is not below the folder of the
-    project."""
+    """Returns the file that defines the source's cases; "" for a module outside the project's folder."""
     if source.file or not source.module:
         return source.file
     path = Path(source.root, *source.module.partition(":")[0].split("."))
@@ -73,7 +73,7 @@ def find_file(source: Source) -> str:
 
 
 def name_source(source: Source) -> str:
-    """Returns the source in a report: a file below the current folder as it is called from there."""
+    """Returns the name of the source in a report: a file below the current folder relative to it."""
     path = Path(source.file)
     return str(path.relative_to(Path.cwd())) if source.file and path.is_relative_to(Path.cwd()) else str(source)
 
@@ -81,7 +81,7 @@ def name_source(source: Source) -> str:
 def refuse_source(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
 ) -> Judged:
-    """Returns the record of a file without cases, as it cannot be read; the other files stand."""
+    """Returns the record of a file whose cases cannot be read."""
     file = "" if source is None else find_file(source)
     return refuse(Identity(id=name, target=target, toolchain=toolchain, source=file), error)
 
@@ -96,7 +96,8 @@ def judge_result(
     neighbourhoods: bool = False,
     view: bool = False,
 ) -> Judged:
-    """Returns what the schedule says. neighbourhoods, view: as in `inspect_artifact`."""
+    """Returns the verdicts on a compiled case, or the reason why there are none. neighbourhoods, view: as in
+    `inspect_artifact`."""
     started, cached = perf_counter(), result.cached
     identity = _describe(result.case, result.target, toolchain)
     if result.artifact is None:
@@ -132,13 +133,12 @@ def _describe(case: CaseSpec, target: str, toolchain: str) -> Identity:
 
 
 type RunKey = tuple[Source, str, str]
-"""Source, case and target."""
+"""Source, case id and target."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """The known results of the cases so far. Filled step by step, so that an interrupted run keeps the results it
-    has."""
+    """The results of a run so far. They are filled in step by step, so that an interrupted run keeps them."""
 
     order: tuple[RunKey, ...] = ()
     cases: dict[tuple[Source, str], CaseSpec] = field(default_factory=dict[tuple[Source, str], CaseSpec])
@@ -148,7 +148,7 @@ class Run:
     tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
 
     def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool) -> None:
-        """Says of every case what was not done before the run was ended. replay, device: whether they were
+        """Adds a result to every case for each step that the end of the run prevented. replay, device: whether
         requested."""
         why = f"the run was ended by {ending.value} before its turn"
         for key in self.order:
@@ -163,13 +163,13 @@ class Run:
 
 
 DRAWS = 3
-"""Different draws of the arguments that a device runs; one, where replaying them takes long."""
+"""Draws of the arguments that a device runs; only one if their replay takes long."""
 FULL_TIMEOUT = 1800.0
-"""Seconds that a case may take on the device and its comparison, when bounds are lifted."""
+"""Seconds that a case may take on the device, and its comparison, if `--full` lifts the bounds."""
 
 
 def make_replay_options(options: CheckOptions) -> ReplayOptions:
-    """Returns the options of a replay that these options ask for."""
+    """Returns the options of the replay."""
     return ReplayOptions(
         bounds=options.bounds,
         timeout=options.timeout,
@@ -183,7 +183,7 @@ def make_replay_options(options: CheckOptions) -> ReplayOptions:
 def run_on_devices(
     run: Run, options: CheckOptions, cache: Cache, tell: OnProgress
 ) -> Iterator[tuple[RunKey, DeviceRun]]:
-    """Runs each case once, for however many targets it was compiled."""
+    """Runs each case once on this machine's GPUs; yields the run for each target that the case was compiled for."""
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
     large = {key[:2] for key, one in run.replays.items() if one.cut or one.estimated_seconds > ALONE_SECONDS}
     runs = run_judged_cases(

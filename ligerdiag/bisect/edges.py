@@ -1,11 +1,10 @@
-"""Which readers a trivial operation has to tie to the kernel so that every output is right: all minimal sets.
+"""Which readers a trivial operation must tie to the kernel so that every output is right: all minimal sets of ties.
 
-1. The knobs are the readers of the values that a kernel overwrites without XLA's knowledge, in the program without
-   ties.
-2. A set of ties is right when every output is fresh: an output that is right by luck does not count. Numbers confirm,
-   they do not decide. A tie must not change what is meant: an output that no longer wants the values that it wants
-   without ties is not right. The sum of a tie may make it want more.
-3. Each set comes with the proof that every tie of it is needed: the same set without one tie, for each of its ties.
+The knobs are the readers of the values that a kernel overwrites without XLA's knowledge, in the program without ties. A
+set of ties is right if every output is fresh; latent is not enough, and numbers only confirm. A tie must not change the
+meaning: an output that should no longer depend on a write that it depends on without ties is not right, though the sum
+of a tie may make it depend on more. For each set the answer shows that the same set without one tie is not right, for
+each of its ties.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +14,9 @@ from ligerdiag.artifacts.call_records import TieSite
 from ligerdiag.bisect.search import Completeness, Knobs, MinimalSets, MinimalSetSearch, iterate_confirmations
 from ligerdiag.bisect.trials import (
     Draft,
-    Laboratory,
     Outcome,
     Trial,
+    TrialRunner,
     describe_wrong,
     explain_wrong,
     make_row,
@@ -34,18 +33,19 @@ from ligerdiag.toolchains.catalogue import Target
 
 
 def describe_reader(reader: TieSite) -> str:
-    """Such as `dot_general` at train.py:41 reads f32[4,32]; its id where its place is not known."""
+    """Returns a text such as `dot_general` at train.py:41 reads f32[4,32]; with the reader's id if its place is
+    unknown."""
     return f"`{_name(reader)}` {_locate(reader)} reads {reader.shape}"
 
 
 def describe_ties(ties: Knobs, knobs: Sequence[TieSite]) -> str:
-    """Such as tie 1 (`reduce` at train.py:43); ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)."""
+    """Returns a text such as: ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)."""
     names = [f"{number + 1} (`{_name(knobs[number])}` {_locate(knobs[number])})" for number in sorted(ties)]
     return f"{'tie' if len(names) == 1 else 'ties'} {join_words(names)}"
 
 
 def describe_written(written: Sequence[WrittenOperand]) -> str:
-    """Such as `what `ce_kernel` overwrites`."""
+    """Returns a text such as: what `ce_kernel` overwrites."""
     kernels = list(dict.fromkeys(f"`{one.kernel}`" for one in written))
     return f"what {join_words(kernels)} {'overwrites' if len(kernels) == 1 else 'overwrite'}"
 
@@ -64,32 +64,32 @@ ANOTHER_COPY = (
 )
 
 
-def bisect_edges(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
+def bisect_edges(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
     """Returns all minimal sets of ties that make every output fresh, or why there is none.
 
-    Raises CaseError when the case itself does not trace.
+    Raises CaseError where the case does not trace.
     """
-    draft = laboratory.open_draft(case, target.name, Axis.EDGES, toolchain=options.toolchain)
-    base = laboratory.try_one(Trial(case=case, target=target, toolchain=options.toolchain))
+    draft = runner.open_draft(case, target.name, Axis.EDGES, toolchain=options.toolchain)
+    base = runner.try_one(Trial(case=case, target=target, toolchain=options.toolchain))
     draft.rows.append(make_row(base, "no tie"))
     if base.exit_code == CaseError.exit_code:
         raise CaseError(base.error)
     if base.artifact is None or base.error:
         draft.is_unsettled = True
         draft.answers.append(f"the case could not be analysed: {base.error}")
-        return laboratory.finish(draft)
+        return runner.finish(draft)
     knobs = find_knobs(draft, base, base.artifact.readers, base.artifact.readers_trouble)
     if base.is_right or not knobs:
         _settle_without_search(draft, base, knobs)
-        numbers = replay_outcomes(laboratory, draft, [base], options)[0]
+        numbers = replay_outcomes(runner, draft, [base], options)[0]
         draft.rows[:] = [make_row(base, "no tie", replay=numbers, is_answer=base.is_right)]
-        return laboratory.finish(draft)
-    experiment = _Experiment(laboratory=laboratory, draft=draft, base=base.trial, knobs=knobs, meant=base.meant)
+        return runner.finish(draft)
+    experiment = _Experiment(runner=runner, draft=draft, base=base.trial, knobs=knobs, meant=base.meant)
     search = MinimalSetSearch(
         count=len(knobs),
         judge=experiment.judge,
         limit=options.limit,
-        width=laboratory.jobs,
+        width=runner.jobs,
         on_best=experiment.tell_best,
     )
     try:
@@ -99,34 +99,34 @@ def bisect_edges(laboratory: Laboratory, case: CaseSpec, target: Target, options
         raise
     _write_answers(draft, experiment, search, found, options)
     _write_rows(draft, experiment, found.sets, options)
-    return laboratory.finish(draft)
+    return runner.finish(draft)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Experiment:
-    """Makes the trials for sets of knobs."""
+    """Makes the trials for sets of ties. A tie has the number of its knob, the reader that it ties."""
 
-    laboratory: Laboratory
+    runner: TrialRunner
     draft: Draft
     base: Trial
     knobs: tuple[TieSite, ...]
     meant: Mapping[str, int]
-    """Output name to what it wants without ties."""
+    """Output name to the hidden writes that it should depend on without ties, as a bit set."""
 
     def try_all(self, sets: Sequence[Knobs]) -> tuple[Outcome, ...]:
-        """Returns the outcome of tying each set."""
-        return self.laboratory.try_all([self._make_trial(knobs) for knobs in sets])
+        """Returns the outcome with the ties of each set."""
+        return self.runner.try_all([self._make_trial(knobs) for knobs in sets])
 
     def judge(self, sets: Sequence[Knobs]) -> list[bool | None]:
-        """Returns for each set whether every output is fresh; None where that could not be determined."""
+        """Returns for each set whether every output is fresh and still means what it meant; None if that is unknown."""
         return [
             None if outcome.word == "unknown" else outcome.is_right and outcome.wants(self.meant)
             for outcome in self.try_all(sets)
         ]
 
     def tell_best(self, knobs: Knobs) -> None:
-        """Tells the progress the best result so far."""
-        self.laboratory.best = f"right with {count_of(len(knobs), 'tie')}"
+        """Shows the best result so far in the progress line."""
+        self.runner.best = f"right with {count_of(len(knobs), 'tie')}"
 
     def _make_trial(self, knobs: Knobs) -> Trial:
         ties = tuple(self.knobs[number].id for number in sorted(knobs))
@@ -139,7 +139,10 @@ class _Experiment:
 
 
 def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble: str) -> tuple[TieSite, ...]:
-    """See 1. What cannot be tied is noted; a kernel that overwrites what it reads would overwrite the tied copy."""
+    """Returns the readers that can be tied, and notes those that cannot.
+
+    A reader that is a kernel which overwrites the value cannot be tied: it would overwrite the tied copy.
+    """
     if trouble:
         draft.is_unsettled = True
         draft.notes.append(f"not all readers are known: {trouble}")
@@ -173,7 +176,7 @@ def _settle_without_search(draft: Draft, base: Outcome, knobs: Sequence[TieSite]
 def _write_answers(
     draft: Draft, experiment: _Experiment, search: MinimalSetSearch, found: MinimalSets, options: BisectOptions
 ) -> None:
-    """A sentence for each set, why there is none, and how sure that is."""
+    """Writes a sentence for each set, or why there is none, and how certain that is."""
     knobs = experiment.knobs
     if found.sets:
         sure = "exactly " if found.completeness is Completeness.CERTAIN else ""
@@ -208,17 +211,17 @@ def _write_answers(
             draft.notes.append(f"there may be other sets: `--limit` allows more than {options.limit} trials")
     if not found.is_monotone:
         draft.notes.append("a tie can do harm here: a set that is right is wrong with more ties")
-    if found.untold:
+    if found.undecided:
         draft.is_unsettled = True
-        outcome = experiment.try_all([found.untold[0]])[0]
+        outcome = experiment.try_all([found.undecided[0]])[0]
         reason = outcome.error or describe_wrong(outcome.outputs)
         draft.notes.append(
-            f"{count_of(len(found.untold), 'set')} could not be judged and may be right, such as: {reason}"
+            f"{count_of(len(found.undecided), 'set')} could not be judged and may be right, such as: {reason}"
         )
 
 
 def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
-    """Returns the smallest of the sets with which no output is wrong and some are right by luck, in words."""
+    """Returns the smallest sets with which no output is wrong and some are latent, as texts."""
     words = {ties: outcome.word for ties, outcome in zip(tried, experiment.try_all(tried), strict=True)}
     good = [ties for ties, word in words.items() if word in ("right", "latent")]
     smallest = [ties for ties in good if not any(other < ties for other in good)]
@@ -226,7 +229,7 @@ def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
 
 
 def _write_rows(draft: Draft, experiment: _Experiment, sets: Sequence[Knobs], options: BisectOptions) -> None:
-    """No tie, all ties, and each set with what confirms it."""
+    """Writes rows for no tie, for all ties, and for each set with the trials that confirm that it is minimal."""
     every = frozenset(range(len(experiment.knobs)))
     shown: list[tuple[str, Knobs, Knobs]] = [("no tie", frozenset(), frozenset())]
     if every not in sets:
@@ -235,7 +238,7 @@ def _write_rows(draft: Draft, experiment: _Experiment, sets: Sequence[Knobs], op
         shown.append((describe_numbers(ties), ties, ties))
         shown += [(f"  without {knob + 1}", less, frozenset()) for knob, less in iterate_confirmations(ties) if less]
     outcomes = experiment.try_all([ties for _, ties, _ in shown])
-    replays = replay_outcomes(experiment.laboratory, draft, outcomes, options)
+    replays = replay_outcomes(experiment.runner, draft, outcomes, options)
     rows: list[BisectionRow] = []
     for (label, _, answer), outcome, replay in zip(shown, outcomes, replays, strict=True):
         evidence = _describe_members(experiment, answer)
@@ -244,7 +247,7 @@ def _write_rows(draft: Draft, experiment: _Experiment, sets: Sequence[Knobs], op
 
 
 def _describe_members(experiment: _Experiment, ties: Knobs) -> tuple[tuple[str, str], ...]:
-    """Each tie, and what is not right without it."""
+    """Returns each tie of the set with the outputs that are not right without it."""
     members = list(iterate_confirmations(ties))
     outcomes = experiment.try_all([less for _, less in members])
     return tuple(
@@ -257,16 +260,16 @@ def _describe_members(experiment: _Experiment, ties: Knobs) -> tuple[tuple[str, 
 
 
 def describe_numbers(ties: Knobs) -> str:
-    """`no tie`, `tie 1`, `ties 1, 3`."""
+    """Returns `no tie`, `tie 1` or `ties 1, 3`."""
     if not ties:
         return "no tie"
     return f"{'tie' if len(ties) == 1 else 'ties'} {', '.join(str(knob + 1) for knob in sorted(ties))}"
 
 
 def _write_interrupted(draft: Draft, experiment: _Experiment, search: MinimalSetSearch) -> None:
-    """Writes the result so far on Ctrl-C: the confirmed sets, else the smallest set so far. Compiles nothing for it."""
+    """Writes the result so far after Ctrl-C: the confirmed sets, else the smallest set so far. Compiles nothing."""
     sets = search.list_confirmed() or ((search.best,) if search.best else ())
     for ties in sets:
         draft.answers.append(describe_ties(ties, experiment.knobs))
         draft.rows.append(make_row(experiment.try_all([ties])[0], describe_numbers(ties), is_answer=True))
-    draft.notes.append("what was compiled is in the cache: the same command goes on from here")
+    draft.notes.append("what was compiled is in the cache: the same command continues from here")

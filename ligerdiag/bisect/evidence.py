@@ -1,13 +1,7 @@
-"""Shows what one compiler step did to the reader of an overwritten value: the value it read before and the one it
-reads after.
+"""What one step of XLA did to the reader of an overwritten value: its operand before the step and after it.
 
-From which value an instruction gets what it reads: short paths along operands, through fusions.
-
-A path is a tuple of instructions, from the reader backward. It stays in the computation that it starts in, but for fusions:
-a parameter of a fused computation stands for the fusion's operand, and a fusion for what its computation returns; and for
-what a loop returns, which is what its body returns. A loop's parameter ends a path; branches are single steps.
-
-The reader is the operation where the output begins to be wrong afterwards, found again before by its tag.
+The reader is the operation at which the output becomes wrong after the step; it is found by its tag in the module
+before.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,16 +21,21 @@ from ligerdiag.hlo.shape import ShapeIndex, render_shape
 type ValuePath = tuple[HloInstruction, ...]
 
 _SILENT = having(Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE) | {"parameter", "fusion"}
-"""Not shown between the ends of a path: they compute nothing themselves."""
+"""Opcodes that are shown only at the ends of a path: they compute nothing themselves."""
 _PASSED_ON = having(Trait.TAKES_ELEMENT) | {"parameter", "fusion"}
 _COMMON = having(Trait.NO_OPERATION, Trait.FROM_NOTHING)
-"""What two values may well have in common without one being a copy of the other."""
+"""Opcodes that two values may have in common without one being a copy of the other."""
 _SHOWN = 8
 
 
 @dataclass(slots=True, eq=False)
 class ValuePaths:
-    """Looks for paths in one module."""
+    """Finds short paths along operands in one module, through fusions and results of loops.
+
+    A path is a tuple of instructions, from the reader back. A parameter of a fused computation continues with the
+    fusion's operand, a fusion with the root of its computation, and the result of a loop with that of its body. The
+    parameter of a loop ends a path; a branch is a single step.
+    """
 
     module: HloModule
     _flow: Dataflow = field(init=False)
@@ -51,18 +50,19 @@ class ValuePaths:
         *,
         around: HloInstruction | None = None,
     ) -> ValuePath:
-        """A shortest path from `start`, which does not count itself, to a target; () where there is none.
+        """Returns a shortest path from `start` to a target other than `start`; () if there is none.
 
-        around: an instruction that no path leads through.
+        around: an instruction that the path avoids.
         """
         return find_way([start], self._step_around(around), lambda one: one is not start and is_target(one))
 
     def find_common(
         self, start: HloInstruction, other: HloInstruction, *, around: HloInstruction | None = None
     ) -> ValuePath:
-        """A path from `start` to a value that `other` is made from, too, the one that is nearest to `other`; () if none is.
+        """Returns a path from `start` to the value nearest to `other` that both are computed from; () if there is none.
 
-        around: an instruction that no path leads through. What moves bytes alone, parameters and constants do not count.
+        around: an instruction that the path avoids. Parameters, constants and instructions that only move bytes do not
+        count.
         """
         reached = search([start], self._step_around(around)).keys() - {start}
         shared = (one for one in search([other], self.list_sources) if one in reached and one.opcode not in _COMMON)
@@ -73,7 +73,7 @@ class ValuePaths:
         return lambda current: (source for source in self.list_sources(current) if source is not around)
 
     def list_sources(self, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """What the instruction reads, one step back; of a tuple only the element that is taken."""
+        """Returns the instructions that this one reads, one step back; of a tuple only the element that is taken."""
         if instruction.opcode not in _PASSED_ON:
             return instruction.operands
         position = self._pass_on(instruction, ())
@@ -88,19 +88,19 @@ class ValuePaths:
 
 
 def render_instruction(instruction: HloInstruction) -> str:
-    """One line, such as `add.3 = f32[8] add(convert.1, broadcast.2)`."""
+    """Returns a line such as add.3 = f32[8] add(convert.1, broadcast.2)."""
     operands = ", ".join(operand.name for operand in instruction.operands)
     opcode = instruction.proto.custom_call_target if instruction.opcode == "custom-call" else instruction.opcode
     return f"{instruction.name} = {render_shape(instruction.shape)} {opcode}({operands})"
 
 
 def render_value(instruction: HloInstruction) -> str:
-    """Name and shape, such as `convert.1 f32[8]`."""
+    """Returns name and shape, such as convert.1 f32[8]."""
     return f"{instruction.name} {render_shape(instruction.shape)}"
 
 
 def render_path(path: ValuePath) -> str:
-    """What a path leads through behind its start, such as `convert.1 f32[8] <- add.2 bf16[8]`."""
+    """Returns the values of a path after its start, such as convert.1 f32[8] <- add.2 bf16[8]."""
     shown = [one for one in path[1:-1] if one.opcode not in _SILENT] + list(path[-1:])
     if len(shown) > _SHOWN:
         return " <- ".join([*map(render_value, shown[: _SHOWN - 1]), "...", render_value(shown[-1])])
@@ -113,7 +113,7 @@ type Evidence = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reader:
-    """Who reads the wrong thing."""
+    """The operation at which an output becomes wrong."""
 
     write: HiddenWrite
     path: TagPath
@@ -122,7 +122,7 @@ class _Reader:
 
 
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Why no order can mend the output any more: what its reader read before, and what it reads afterwards."""
+    """Returns why no order can make the output right any more: its reader's operand before the step and after it."""
     for policy in (SchedulePolicy.WRITTEN, SchedulePolicy.EARLY, SchedulePolicy.LATE):
         context = after.synthetic.get(policy)
         reader = _find_reader(context, output) if context is not None else None
@@ -133,11 +133,11 @@ def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Ev
             earlier = before.synthetic[SchedulePolicy.EARLY]
             found += [("before", _describe_read(earlier, one, reader.write)) for one in _find_again(earlier, reader)]
         return (*found, ("after", _describe_read(context, reader.instruction, reader.write)))
-    return _describe_lost_sight(before, after, output) if before is not None else ()
+    return _describe_vanished_reader(before, after, output) if before is not None else ()
 
 
-def _describe_lost_sight(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """The same, where the reader is no operation of its own any more: by the one before."""
+def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) -> Evidence:
+    """Returns the same if the reader is gone after the step: by the reader before it."""
     earlier, context = before.synthetic[SchedulePolicy.LATE], after.synthetic[SchedulePolicy.EARLY]
     reader = _find_reader(earlier, output)
     if reader is None:
@@ -153,7 +153,7 @@ def _describe_lost_sight(before: Judgement, after: Judgement, output: str) -> Ev
 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Why the reader may now run before the kernel: what tied it to the kernel before."""
+    """Returns why the reader may now run before the kernel: the path that tied it to the kernel before the step."""
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
     if reader is None:
@@ -168,7 +168,7 @@ def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evid
 
 
 def describe_openness(judgement: Judgement, output: str) -> Evidence:
-    """Who reads what is overwritten without a path from the kernel to him."""
+    """Returns the reader of the overwritten value to which no path leads from the kernel."""
     context = judgement.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
     if reader is None:
@@ -181,7 +181,7 @@ def describe_openness(judgement: Judgement, output: str) -> Evidence:
 
 
 def describe_order(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Where reader and kernel stand in the schedule, before the step and after it."""
+    """Returns the logical times of reader and kernel in the schedule, before the step and after it."""
     context = after.scheduled
     reader = _find_reader(context, output) if context is not None else None
     if context is None or reader is None:
@@ -194,7 +194,7 @@ def describe_order(before: Judgement | None, after: Judgement, output: str) -> E
 
 
 def _find_reader(context: Context, output: str) -> _Reader | None:
-    """The first in program order."""
+    """Returns the first reader in program order at which the output becomes wrong; None if there is none."""
     found = [
         (read.write, read.wrong)
         for read in (*context.verdicts.stale, *context.verdicts.clobbered)
@@ -207,7 +207,7 @@ def _find_reader(context: Context, output: str) -> _Reader | None:
 
 
 def _find_again(context: Context, reader: _Reader, *, scheduled: bool = False) -> list[HloInstruction]:
-    """The operation in another module; scheduled: the instruction that runs it."""
+    """Returns the reader's operation in another module. scheduled: return the instruction that runs it."""
     known = reader.instruction
     found = [
         sighting
@@ -235,7 +235,7 @@ def _name_place(context: Context, reader: _Reader) -> Iterator[tuple[str, str]]:
 
 
 def _describe_read(context: Context, reader: HloInstruction, write: HiddenWrite) -> str:
-    """How the reader gets at the overwritten value, or what it reads in its place."""
+    """Returns the path from the reader to the overwritten value, or to the value that it reads instead."""
     text = f"`{render_instruction(reader)}`"
     paths = ValuePaths(context.optimized)
     places = {number for one in context.actual.writes if one.write == write.index for number in one.slices}
@@ -245,11 +245,11 @@ def _describe_read(context: Context, reader: HloInstruction, write: HiddenWrite)
         return not places.isdisjoint(place for place in positions.locate(instruction) if place is not None)
 
     if is_overwritten(reader):
-        return f"{text} is what is overwritten"
+        return f"{text} is the overwritten value"
     call = context.optimized_call(write)
     path = paths.find(reader, is_overwritten, around=call)
     if path:
-        return f"{text} reads what is overwritten: `{render_path(path)}`"
+        return f"{text} reads the overwritten value: `{render_path(path)}`"
     if call is None:
         return f"{text}; the call of `{write.kernel}` is gone"
     overwritten = call.operands[write.operand]
@@ -257,22 +257,22 @@ def _describe_read(context: Context, reader: HloInstruction, write: HiddenWrite)
     if not origin:
         return f"{text} reads nothing that `{write.kernel}` overwrites"
     other = paths.find(overwritten, lambda one: one is origin[-1])
-    made = f", and what is overwritten is another value made from it: `{render_value(overwritten)}`" if other else ""
+    made = f", and the kernel overwrites another value made from it: `{render_value(overwritten)}`" if other else ""
     if len(other) > 2:
         made += f" <- `{render_path(other)}`"
     return f"{text} reads `{render_path(origin)}`{made}"
 
 
 def _describe_tie(context: Context, reader: HloInstruction, write: HiddenWrite) -> str:
-    """The path from the kernel's result to the reader."""
+    """Returns the path from the kernel's result to the reader, or that there is none."""
     text = f"`{render_instruction(reader)}`"
     call = context.optimized_call(write)
     path = ValuePaths(context.optimized).find(reader, lambda one: one is call) if call is not None else ()
     if path:
         return f"{text} needs the kernel's result: `{render_path(path)}`"
     if call is not None and reader is call.operands[write.operand]:
-        return f"{text} is what is overwritten, and its reader needs nothing of what `{write.kernel}` computes"
-    return f"{text} needs nothing of what `{write.kernel}` computes"
+        return f"{text} is the overwritten value, and its reader needs no result of `{write.kernel}`"
+    return f"{text} needs no result of `{write.kernel}`"
 
 
 def _describe_times(context: Context, reader: HloInstruction, write: HiddenWrite) -> Iterator[str]:

@@ -1,12 +1,10 @@
-"""Finds the XLA flags that change the verdict: compiles the case with one flag at a time set to another value.
+"""Which XLA flags change the verdict: compiles the case with one flag at a time set to another value.
 
-1. The flags are those of `flags.toml`. Each value is compiled by itself, beside the toolchain's own options.
-2. A row says how much its flag changed: *same program* has the same instructions, schedule (by structure, see
-   `hlo.fingerprint`), launches and buffers; *other launches* has another thunk sequence for the same instructions, as
-   of command buffers, and *other buffers* another layout of memory.
-3. A flag that XLA does not know under this toolchain, or refuses, is a row with its reason. It settles nothing, and
-   unsettles nothing: the other rows stand by themselves.
-4. Numbers confirm the rows that answer, and the default; the others are not replayed.
+The flags and values are those of `flags.toml`; each is added to the toolchain's own options. A row says how much its
+flag changed. *Same program* has the same instructions, schedule, launches and buffers; *other launches* has another
+thunk sequence for the same instructions, as command buffers give; *other buffers* has another layout of memory. A flag
+that this XLA does not know or refuses is a row with its reason, and leaves the other rows valid. Only the default and
+the rows that change a verdict are replayed.
 """
 
 import tomllib
@@ -16,9 +14,9 @@ from pathlib import Path
 
 from ligerdiag.bisect.trials import (
     Draft,
-    Laboratory,
     Outcome,
     Trial,
+    TrialRunner,
     compare_outputs,
     describe_wrong,
     make_row,
@@ -44,23 +42,23 @@ class FlagValue:
     name: str
     value: Flag
     family: str
-    """The part of the compile that it changes, in a word or two."""
+    """The part of the compile that the flag changes, in a word or two."""
     about: str
 
     @property
     def text(self) -> str:
-        """Such as `xla_gpu_async_dot=true`."""
+        """A text such as xla_gpu_async_dot=true."""
         value = str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
         return f"{self.name}={value or "''"}"
 
     @property
     def quoted(self) -> str:
-        """The same for a sentence."""
+        """`text` in backticks."""
         return f"`{self.text}`"
 
 
 def load_flags() -> tuple[FlagValue, ...]:
-    """Each value of each flag, in the order of the file."""
+    """Returns each value of each flag in `flags.toml`, in the order of the file."""
     table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     flags = [as_object(entry, "flag") for entry in as_list(table.get("flag"), "flag")]
     return tuple(
@@ -90,37 +88,37 @@ _NO_SUCH_FLAG = "No such compile option"
 """XLA's message for a flag that it does not have."""
 
 
-def bisect_flags(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts with each flag set otherwise, and which of them change one."""
-    draft = laboratory.open_draft(case, target.name, Axis.FLAGS, toolchain=options.toolchain, columns=COLUMNS)
+def bisect_flags(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
+    """Returns the verdicts with each flag at another value, and which flags change a verdict."""
+    draft = runner.open_draft(case, target.name, Axis.FLAGS, toolchain=options.toolchain, columns=COLUMNS)
     flags = load_flags()
     if len(flags) >= options.limit:
         most = options.limit - 1
         draft.notes.append(f"of {len(flags)} settings the first {most} were tried: the limit is {options.limit} trials")
         flags = flags[:most]
-    base = laboratory.try_one(Trial(case=case, target=target, toolchain=options.toolchain))
+    base = runner.try_one(Trial(case=case, target=target, toolchain=options.toolchain))
     draft.rows.append(make_row(base, DEFAULT_LABEL))
     if base.artifact is None or base.error:
         draft.is_unsettled = True
         draft.answers.append(f"the case could not be analysed without any flag: {base.error}")
-        return laboratory.finish(draft)
+        return runner.finish(draft)
     trials = [replace(base.trial, variation=Variation(flags={flag.name: flag.value})) for flag in flags]
     tries: tuple[_Try, ...] = ()
-    for outcomes in try_in_batches(laboratory, trials):
+    for outcomes in try_in_batches(runner, trials):
         done = len(tries)
         tries += tuple(
             _Try(flag=flag, outcome=outcome, program=_compare_programs(base, outcome))
             for flag, outcome in zip(flags[done:], outcomes[done:], strict=False)
         )
         _write_rows(draft, base, tries, {})
-        laboratory.best = f"{count_of(sum(_changes(base, one) for one in tries), 'flag')} with another verdict"
+        runner.best = f"{count_of(sum(_changes(base, one) for one in tries), 'flag')} with another verdict"
     answering = [base, *(one.outcome for one in tries if _changes(base, one))]
-    replays = replay_outcomes(laboratory, draft, answering, options)
+    replays = replay_outcomes(runner, draft, answering, options)
     numbers = {outcome.trial.key: replay for outcome, replay in zip(answering, replays, strict=True)}
     _write_rows(draft, base, tries, numbers)
     draft.answers += _answer(base, tries)
     draft.notes += _note(tries)
-    return laboratory.finish(draft)
+    return runner.finish(draft)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,7 @@ class _Try:
     flag: FlagValue
     outcome: Outcome
     program: str
-    """The flag's effect on the program, one of the words above."""
+    """The flag's effect on the program: SAME, BUFFERS, LAUNCHES, CHANGED, UNKNOWN_FLAG or REFUSED."""
 
 
 def _compare_programs(base: Outcome, outcome: Outcome) -> str:
@@ -145,7 +143,7 @@ def _compare_programs(base: Outcome, outcome: Outcome) -> str:
 
 
 def _list_allocations(path: Path) -> list[tuple[int, int, list[tuple[int, int]]]]:
-    """Size, kind of memory and slices of each allocation of a module that was read before."""
+    """Returns the size, memory colour and slices (offset, size) of each allocation of the module in the file."""
     proto = HloProto()
     proto.ParseFromString(path.read_bytes())
     return [
@@ -202,7 +200,7 @@ def _answer(base: Outcome, tries: Sequence[_Try]) -> list[str]:
 
 
 def _note(tries: Sequence[_Try]) -> list[str]:
-    """Returns notes on how many settings had which effect, and on which ones could not be tried."""
+    """Returns notes on how many settings had which effect, and on those that could not be tried."""
     counts = {word: sum(one.program == word for one in tries) for word in (SAME, BUFFERS, LAUNCHES, CHANGED)}
     notes = [", ".join(f"{word}: {number}" for word, number in counts.items() if number)]
     for word in (UNKNOWN_FLAG, REFUSED):

@@ -1,22 +1,14 @@
-"""Finds all minimal sets of knobs for which a predicate holds, and between which members of a list an answer changes.
+"""Searches that know nothing of programs: answers that change along a list, and minimal sets for a predicate.
 
-1. Where the ends differ, binary search finds one change. There may be others: `is_whole` says whether all were looked for.
-2. Where the ends are equal, or when asked to, every member is asked and every change is found.
-3. A member without an answer is passed over: the change then lies somewhere between its neighbours that have one.
+`find_changes` asks every member of the list if the ends agree or `verify` is set. Otherwise a binary search finds one
+change, and there may be others (`Changes.is_whole`). Members without an answer are skipped.
 
-All minimal sets of knobs for which a predicate holds. The caller defines the knobs and the predicate.
-
-1. A set is *minimal* when the predicate holds for it and for no proper subset of it. So no superset of a minimal set needs
-   to be tried, whatever the predicate is.
-2. With few knobs all sets are tried, smaller ones first, except those that 1 excludes. The answer is certain.
-3. With many knobs the predicate is assumed to be monotone: one more knob does no harm. A set that holds is shrunk by
-   delta debugging until no single knob can be left out. The complements of the minimal hitting sets of all that was
-   found are the largest sets that contain none of it: when each of them fails, there are no further minimal sets.
-   `Completeness` says that this rests on an assumption, and `is_monotone` whether a trial has shown it to be wrong.
-4. A set that could not be judged counts as one that does not hold, and is listed.
-5. The tried sets are a plain record, and the answer is read from it: a set that holds, of which all sets with one knob
-   less were tried and do not hold. A search that is given the record of an earlier one asks nothing twice. Without one
-   it takes the same steps each time, even if sets that are judged at the same time come back in another order.
+`MinimalSetSearch` finds the sets of knobs for which a predicate holds and of which no proper subset will do. It tries
+every set if there are few knobs. For many it assumes that the predicate is monotone, that is, that one more knob does
+no harm: delta debugging shrinks a set that holds until no knob can be left out, and the complements of the minimal
+hitting sets of what was found show whether there are further sets. `Completeness` says that the answer rests on this
+assumption, `is_monotone` whether a trial refuted it. A set that could not be judged counts as one that does not hold,
+and is listed. The search is deterministic.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +17,7 @@ from enum import StrEnum
 from itertools import combinations, pairwise
 
 type Ask[V] = Callable[[Sequence[int]], Sequence[V | None]]
-"""The answers at these positions; None where there is none."""
+"""Returns the answers at these positions; None where there is no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +35,13 @@ class Changes[V]:
     changes: tuple[AnswerChange, ...]
     """In the order of the list."""
     answers: dict[int, V | None]
-    """Position to answer, of those that were asked, in the order of the list."""
+    """Position to answer, for each position that was asked, in the order of the list."""
     is_whole: bool
-    """Every member was asked: there are no other changes."""
+    """Whether every member was asked, so that there are no other changes."""
 
 
 def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes[V]:
-    """The changes among `count` members; `verify` asks every member. One that is asked is not asked again."""
+    """Returns the changes among `count` members. verify: ask every member. No member is asked twice."""
     answers: dict[int, V | None] = {}
 
     def look(positions: Sequence[int]) -> None:
@@ -57,12 +49,12 @@ def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes
         answers.update(zip(missing, ask(missing), strict=True) if missing else ())
 
     look(sorted({0, count - 1}) if count else ())
-    first = _find_told(range(count), answers, look)
-    last = _find_told(range(count - 1, -1, -1), answers, look)
+    first = _find_answered(range(count), answers, look)
+    last = _find_answered(range(count - 1, -1, -1), answers, look)
     if verify or first is None or last is None or answers[first] == answers[last]:
         look(range(count))
-        told = [position for position in range(count) if answers[position] is not None]
-        changes = [AnswerChange(before=a, after=b) for a, b in pairwise(told) if answers[a] != answers[b]]
+        answered = [position for position in range(count) if answers[position] is not None]
+        changes = [AnswerChange(before=a, after=b) for a, b in pairwise(answered) if answers[a] != answers[b]]
     else:
         changes = [_halve(first, last, answers, look)]
     ordered = {position: answers[position] for position in sorted(answers)}
@@ -74,16 +66,16 @@ def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[
     while True:
         middle = (low + high) // 2
         between = sorted(range(low + 1, high), key=lambda position: (abs(position - middle), position))
-        told = _find_told(between, answers, look)
-        if told is None:
+        answered = _find_answered(between, answers, look)
+        if answered is None:
             return AnswerChange(before=low, after=high)
-        if answers[told] == answers[low]:
-            low = told
+        if answers[answered] == answers[low]:
+            low = answered
         else:
-            high = told
+            high = answered
 
 
-def _find_told[V](
+def _find_answered[V](
     positions: Sequence[int], answers: dict[int, V | None], look: Callable[[Sequence[int]], None]
 ) -> int | None:
     """Returns the first of the positions that has an answer; asks one after the other."""
@@ -97,21 +89,21 @@ def _find_told[V](
 type Knobs = frozenset[int]
 """Numbers of the knobs that are turned."""
 type Predicate = Callable[[Sequence[Knobs]], Sequence[bool | None]]
-"""Returns for each set whether the predicate holds; None where that could not be determined."""
+"""Returns for each set whether the predicate holds; None if that could not be determined."""
 
 EXHAUSTIVE = 6
-"""Up to this number of knobs every set is tried."""
+"""Up to this number of knobs, every set is tried."""
 
 
 class Completeness(StrEnum):
     """Whether there may be other minimal sets than those found."""
 
     CERTAIN = "certain"
-    """There are none."""
+    """There are no others."""
     IF_MONOTONE = "if monotone"
-    """There are none, if no knob does harm."""
+    """There are no others, provided that turning more knobs never does harm."""
     LIMITED = "limited"
-    """There may be: the limit on trials came first."""
+    """There may be others: the limit on trials was reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +111,11 @@ class MinimalSets:
     """The result of a search."""
 
     sets: tuple[Knobs, ...]
-    """Smallest first; all sets with one knob less were tried."""
+    """Smallest first; every set with one knob less was tried."""
     completeness: Completeness
     is_monotone: bool
-    """No trial has shown that a knob more does harm."""
-    untold: tuple[Knobs, ...]
+    """Whether no trial has shown that one more knob does harm."""
+    undecided: tuple[Knobs, ...]
     """Sets that could not be judged."""
 
 
@@ -133,27 +125,27 @@ class _LimitError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class MinimalSetSearch:
-    """The search, and what it knows so far."""
+    """Searches the minimal sets of knobs for which a predicate holds; keeps every judgement."""
 
     count: int
     """Knobs are numbered from 0 to count - 1."""
     judge: Predicate
     limit: int
-    """Trials at most, those of the record included."""
+    """The most trials, including those in `tried`."""
     width: int = 1
-    """How many sets are judged at a time if one that holds is enough."""
+    """Sets that are judged at a time where one that holds is enough."""
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
-    """Every set that was judged, in that order. Given: the record of an earlier search over the same knobs."""
+    """Every set that was judged, in that order; may start with those of an earlier search over the same knobs."""
     on_best: Callable[[Knobs], None] | None = None
     """Called with each set that holds and is smaller than all before."""
 
     @property
     def best(self) -> Knobs | None:
-        """Returns the smallest set so far that holds; of equal ones the first that was tried."""
+        """The smallest set so far that holds; of equally small ones the first that was tried."""
         return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
 
     def run(self) -> MinimalSets:
-        """Searches until nothing is left or the limit is reached. Ctrl-C, and what the judge raises, goes through."""
+        """Searches until nothing is left or the limit is reached. Passes on Ctrl-C and what the judge raises."""
         every = frozenset(range(self.count))
         completeness = Completeness.CERTAIN
         try:
@@ -169,11 +161,11 @@ class MinimalSetSearch:
             sets=self.list_confirmed(),
             completeness=completeness,
             is_monotone=_is_monotone(self.tried),
-            untold=tuple(knobs for knobs, holds in self.tried.items() if holds is None),
+            undecided=tuple(knobs for knobs, holds in self.tried.items() if holds is None),
         )
 
     def list_confirmed(self) -> tuple[Knobs, ...]:
-        """Returns the minimal sets that the record shows, smallest first; see 5."""
+        """Returns the sets that hold and of which every set with one knob less was tried and does not, smallest first."""
         held = [knobs for knobs, holds in self.tried.items() if holds]
         minimal = [
             knobs
@@ -191,7 +183,8 @@ class MinimalSetSearch:
             found += [knobs for knobs, holds in zip(level, self._ask(level), strict=True) if holds]
 
     def _dualize(self, every: Knobs) -> None:
-        """See 3. Single knobs are always tried: the user wants to know if one is enough."""
+        """Finds all minimal sets by dualization. Single knobs are always tried: the user wants to know if one is
+        enough."""
         singles = [frozenset({knob}) for knob in sorted(every)]
         self._ask(singles)
         if not self.tried[every]:
@@ -211,7 +204,7 @@ class MinimalSetSearch:
             self._shrink(held)
 
     def _shrink(self, held: Knobs) -> None:
-        """Delta debugging, down to a set that holds and of which no single knob can be left out."""
+        """Shrinks a set that holds by delta debugging, until no single knob can be left out."""
         pieces = 2
         while len(held) > 1:
             parts = [frozenset(part) for part in _split(sorted(held), min(pieces, len(held)))]
@@ -227,7 +220,7 @@ class MinimalSetSearch:
                 return
 
     def _find_first(self, candidates: Sequence[Knobs]) -> Knobs | None:
-        """Returns the first that holds; the others may not have been tried."""
+        """Returns the first candidate that holds; later ones may not have been tried."""
         for start in range(0, len(candidates), self.width):
             some = candidates[start : start + self.width]
             for knobs, holds in zip(some, self._ask(some), strict=True):
@@ -236,7 +229,7 @@ class MinimalSetSearch:
         return None
 
     def _ask(self, asked: Sequence[Knobs]) -> list[bool | None]:
-        """Returns the judgement of each set, from the record if it is there. Raises _LimitError after the last one
+        """Returns the judgement of each set, from `tried` where it is there. Raises _LimitError after the last trial
         allowed."""
         missing = list(dict.fromkeys(knobs for knobs in asked if knobs not in self.tried))
         allowed = missing[: max(0, self.limit - len(self.tried))]
@@ -252,8 +245,8 @@ class MinimalSetSearch:
 
 
 def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
-    """Returns all minimal sets that have a member in common with each of these, by Berge's multiplication; none for an
-    empty one."""
+    """Returns all minimal sets that have a member in common with each of these (Berge's multiplication); () if one of
+    these is empty."""
     hitting: list[Knobs] = [frozenset()]
     for one in sets:
         grown = dict.fromkeys(
@@ -276,7 +269,7 @@ def _by_size(knobs: Knobs) -> tuple[int, list[int]]:
 
 
 def _split(knobs: Sequence[int], pieces: int) -> list[Sequence[int]]:
-    """Consecutive parts, as equal as can be."""
+    """Returns consecutive parts, as equal as possible."""
     edges = [len(knobs) * number // pieces for number in range(pieces + 1)]
     return [knobs[start:end] for start, end in pairwise(edges)]
 

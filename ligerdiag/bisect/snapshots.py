@@ -1,4 +1,18 @@
-"""SNAPSHOTS"""
+"""Snapshots that XLA wrote between passes, and the verdicts on the outputs after each pass.
+
+    module_0003.jit_step.0042.fusion.after_priority-fusion.before_cse.hlo.pb
+    module_0003.jit_step.0073.copy-insertion.after_removing_unnecessary_copies.hlo.pb
+
+A pipeline writes a file when it starts (`after_pipeline-start`) and after each pass that changed something. Pipelines
+are nested: a pass can run a pipeline, whose files then come before that of the pass. A pass that dumps its own steps
+writes files without `before`, and the pipeline's name is that of the pass. Several modules may have been compiled; the
+program is the last one that XLA began.
+
+A module without a schedule is judged under schedules that it could have (`synthetic_schedules`), on the storage that
+must be shared (`hlo.aliasing`). An output is forced if a path of data or control leads from the write to it, lost if it
+is computed from something else than the kernel wrote, such as a copy, a shard or the value before a cast, and open
+otherwise. Bytes that XLA's buffer assignment shares by chance are not seen before the module has one.
+"""
 
 import os
 import re
@@ -30,15 +44,24 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
+    """A file that XLA wrote between two passes."""
+
     path: Path
     module: int
     number: int
-    """Counts the files of a module."""
+    """Number of the file among those of the module, from 0."""
     pipeline: str
     after: str
     """Name of the pass that has just run; `START` when the pipeline starts."""
     before: str
     """Name of the pass that comes next; empty in the middle of a pass."""
+
+    @property
+    def text(self) -> str:
+        """The pass that has just run, such as `fusion` (pipeline `fusion`)."""
+        if self.after == START:
+            return f"the work before pipeline `{self.pipeline}`"
+        return f"`{self.after}` (pipeline `{self.pipeline}`)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,24 +69,24 @@ class CompilerStep:
     """The work of XLA between two snapshots."""
 
     name: str
-    """Name of the pass; empty where it was none."""
+    """Name of the pass; empty for work outside a pass."""
     pipeline: str
-    """The pipeline that the pass is part of; where there is no pass, the pipeline that comes next."""
+    """The pipeline of the pass; without a pass, the pipeline that comes next."""
     number: int
-    """Of the first snapshot afterwards."""
+    """Number of the first snapshot afterwards."""
     part: str = ""
-    """The part of the pass, if XLA names it."""
+    """The part of the pass, if XLA names one."""
 
     @property
     def label(self) -> str:
-        """Such as `algsimp in simplification`."""
+        """A text such as algsimp in simplification."""
         if not self.name:
             return f"before {self.pipeline}"
         return self.name if self.name == self.pipeline else f"{self.name} in {self.pipeline}"
 
 
 def parse_snapshot(path: Path) -> Snapshot | None:
-    """Parses the file's name; None if it is no snapshot between two passes."""
+    """Parses the name of a file; returns None unless it is a snapshot between two passes."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
@@ -78,14 +101,14 @@ def parse_snapshot(path: Path) -> Snapshot | None:
 
 
 def list_snapshots(paths: Iterable[Path]) -> tuple[Snapshot, ...]:
-    """Returns those of the program itself, (4), in the order in which XLA wrote them."""
+    """Returns the snapshots of the program, the last module that XLA began, in the order in which XLA wrote them."""
     found = [snapshot for path in paths if (snapshot := parse_snapshot(path)) is not None]
     last = max((snapshot.module for snapshot in found), default=0)
     return tuple(sorted((one for one in found if one.module == last), key=lambda one: one.number))
 
 
 def find_step(snapshots: Sequence[Snapshot], position: int) -> CompilerStep:
-    """Returns the step of XLA from the snapshot before `position`, if there is one, to the one at `position`."""
+    """Returns the step of XLA that ends with the snapshot at `position`."""
     this = snapshots[position]
     if this.after != START:
         is_part = not this.before
@@ -102,8 +125,10 @@ def find_step(snapshots: Sequence[Snapshot], position: int) -> CompilerStep:
 
 
 def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None:
-    """Returns the file of the pass that has run this pipeline, (2): the next one of a pipeline that began before it and
-    goes on."""
+    """Returns the snapshot of the pass that ran this pipeline; None if no pass did.
+
+    It is the next snapshot of a pipeline that began before this one and continues after it.
+    """
     begun = {snapshot.pipeline for snapshot in snapshots[:position]} - {snapshots[position].pipeline}
     for later in snapshots[position + 1 :]:
         if later.after == START:
@@ -118,20 +143,21 @@ _SHARDY = "xla.sdy."
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Judgement:
-    """One module, judged."""
+    """The verdicts on one module, and whether they depend on its schedule."""
 
     module: HloModule
-    """As it was judged: calls are inlined where XLA has not done so yet."""
+    """The judged module, with calls inlined if it had no schedule."""
     standings: Mapping[str, Standing]
     """By output name."""
     synthetic: Mapping[SchedulePolicy, Context]
-    """WRITTEN is there only if it was needed."""
+    """The analysis under each schedule that the module could have; WRITTEN only if an output is lost."""
     scheduled: Context | None
-    """Under the module's own schedule."""
+    """The analysis under the module's own schedule; None without one."""
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:
-        """By output name: of the schedule; where there is none, fresh if forced, latent if open, else what it is if lost."""
+        """By output name, under the module's schedule. Without one: forced is fresh, open is latent, and lost is the
+        verdict under EARLY."""
         if self.scheduled is not None:
             return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}
         early = self.synthetic[SchedulePolicy.EARLY].verdicts.outputs
@@ -146,9 +172,13 @@ def judge_module(
     effects: CallEffectsReader,
     output_names: tuple[str, ...],
 ) -> Judgement | None:
-    """Judge one module between two passes against the program as written; None where it is not judged.
+    """Judges one module between two passes; returns None for a module that is not judged.
 
-    buffers: XLA's own, for the module's own schedule. Raises ArtifactError as `inline_calls`.
+    program: the program as written. buffers: XLA's buffer assignment for the module's own schedule. Raises
+    ArtifactError as `inline_calls` does.
+
+    Not judged is a module in which a custom call of Shardy around a manual computation returns several values: it is
+    unknown which result is which operand.
     """
     if _has_boundary(module):
         return None
@@ -202,21 +232,21 @@ def _compare(synthetic: Mapping[SchedulePolicy, Context]) -> Mapping[str, Standi
 
 
 type OnJudged = Callable[[int, int], None]
-"""Called with the number of snapshots that are done, and of all."""
+"""Called with the number of snapshots judged so far, and of all snapshots."""
 
 _ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Moment:
-    """A snapshot that differs from the one before in how some output stands."""
+class StandingChange:
+    """A snapshot in which the standing or the verdict of some output differs from the one before."""
 
     step: CompilerStep | None
-    """The step that made the difference; None for the program as XLA got it."""
+    """The step that changed it; None for the program as XLA got it."""
     path: Path
-    """The snapshot."""
+    """Of the snapshot."""
     before: Judgement | None
-    """Of the snapshot right before the step; None for the first one that was judged."""
+    """The judgement right before the step; None for the first one."""
     after: Judgement
 
 
@@ -224,28 +254,25 @@ class Moment:
 class History:
     """All changes of one compile."""
 
-    moments: tuple[Moment, ...]
-    """The program as XLA got it first, unless it was not judged; then what has changed, in order."""
+    changes: tuple[StandingChange, ...]
+    """First the program as XLA got it, unless it could not be judged; then each change, in order."""
     snapshots: int
-    """Number of all snapshots, this program and the scheduled one included."""
+    """Number of snapshots, including the program as XLA got it and the scheduled one."""
     judged: int
-    """Number of snapshots that are different, and were judged."""
+    """Number of snapshots that differ from the one before, and were judged or skipped."""
     skipped: tuple[str, ...]
-    """Names of those that were not judged."""
-
-    @property
-    def last(self) -> Judgement | None:
-        return self.moments[-1].after if self.moments else None
+    """Names of the files that could not be judged."""
 
 
 def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJudged) -> History:
     """Judges the program as XLA got it, every snapshot, and the scheduled program, in this order.
 
-    Raises ArtifactError when a file cannot be read as what it should be.
+    Every snapshot counts, for a later pass may restore what an earlier one took away; of equal files in a row only the
+    first is judged. Raises ArtifactError for a file that cannot be read.
     """
     program, _ = load_hlo(artifact.program)
     files = list(_list_files(artifact))
-    moments: list[Moment] = []
+    changes: list[StandingChange] = []
     skipped: list[str] = []
     judged, digest, previous = 0, b"", None
     for number, (path, step) in enumerate(files):
@@ -260,10 +287,10 @@ def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJ
             skipped.append(path.name)
             continue
         if previous is None or _summarize(previous) != _summarize(judgement):
-            moments.append(Moment(step=step, path=path, before=previous, after=judgement))
+            changes.append(StandingChange(step=step, path=path, before=previous, after=judgement))
         previous = judgement
     on_judged(len(files), len(files))
-    return History(moments=tuple(moments), snapshots=len(files), judged=judged, skipped=tuple(skipped))
+    return History(changes=tuple(changes), snapshots=len(files), judged=judged, skipped=tuple(skipped))
 
 
 def _list_files(artifact: Artifact) -> Iterator[tuple[Path, CompilerStep | None]]:

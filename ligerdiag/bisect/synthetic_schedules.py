@@ -1,17 +1,10 @@
-"""Schedules that a snapshot could have before XLA schedules it, with its calls inlined as XLA will do it.
+"""Schedules that a module could have before XLA schedules it, with its calls inlined as XLA's call inliner does.
 
-A module with its calls inlined, as XLA's call inliner will do it, so that a snapshot from before that pass can be judged.
-
-Every call gets instructions of its own, loops and branches inside included, and an operation's tag path begins with that of
-the calls that lead to it. What is only applied (a reduction's `to_apply`, a fusion's computation) stays shared.
-
-Schedules that a module could have: what becomes of a snapshot that XLA has not scheduled yet.
-
-(1) LATE: a kernel call runs only when nothing else can; what is not forced to come after it comes before.
-(2) EARLY: what a kernel call needs runs first, and then the call; what is not forced to come before it comes after.
-(3) WRITTEN: the author's order, by tags, as far as dependences allow. What has no tag runs when its operands are there.
-All keep operands and control predecessors. A loop or branch around a kernel counts as a kernel call where it stands. What
-holds under (1) and is not luck there is forced; what holds under none of the three no schedule can mend.
+Under LATE a kernel call runs only if nothing else can, so readers that nothing forces after it come before it. Under
+EARLY a kernel call runs as soon as its operands exist, so readers that nothing forces before it come after it. WRITTEN
+is the author's order by tags, as far as dependences allow; an instruction without a tag runs once its operands exist.
+All keep operands and control predecessors, and a loop or branch around a kernel counts as a kernel call. An output that
+is fresh under LATE is forced; one that is wrong under all three cannot be repaired by any schedule.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +24,12 @@ _MOST = 1_000_000
 
 
 def inline_calls(module: HloModule) -> HloModule:
-    """The module without `call`s, unscheduled; itself where it has none. Raises ArtifactError where calls multiply."""
+    """Returns the module with every `call` inlined and no schedule, or the module itself if it has none.
+
+    Each call gets its own instructions, including loops and branches inside it, and the tag paths of these begin with
+    those of the calls that lead there. Computations that are only applied (a `to_apply`, a fusion's) stay shared.
+    Raises ArtifactError if calls of calls give more than a million instructions.
+    """
     reached = list(_iterate_reached(module))
     if not any(instruction.opcode == "call" for computation in reached for instruction in computation.instructions):
         return module
@@ -41,7 +39,7 @@ def inline_calls(module: HloModule) -> HloModule:
 
 
 def _iterate_reached(module: HloModule) -> Iterator[HloComputation]:
-    """Computations that run, each once."""
+    """Yields the computations that run, each once."""
     pending, seen = [module.entry], {module.entry.id}
     while pending:
         computation = pending.pop()
@@ -55,13 +53,13 @@ def _iterate_reached(module: HloModule) -> Iterator[HloComputation]:
 
 @dataclass(slots=True, eq=False)
 class _Inliner:
-    """Copies what runs, once for each way that leads to it."""
+    """Copies each computation that runs, once for each path of calls to it."""
 
     module: HloModule
     computations: dict[int, HloComputation] = field(init=False)
-    """By id, callees before callers: what is applied, and all copies."""
+    """By id, callees before callers: the applied computations and all copies."""
     tags: dict[int, TagPath] = field(init=False)
-    """Of what these hold."""
+    """Tag paths of their instructions, by id."""
     _next_instruction: int = field(init=False)
     _next_computation: int = field(init=False)
     _count: int = 0
@@ -77,9 +75,10 @@ class _Inliner:
     def copy(
         self, computation: HloComputation, path: TagPath, given: dict[int, HloInstruction]
     ) -> tuple[HloComputation, tuple[HloInstruction, ...]]:
-        """The copy of a computation that the calls of this tag path lead to, and what it holds.
+        """Returns a copy of the computation, and its instructions.
 
-        given: parameter number to what stands for it, where the computation is inlined into another one.
+        path: tag path of the calls that lead to it. given: parameter number to the operand that replaces it, if the
+        computation is inlined into another one.
         """
         copies: dict[int, HloInstruction] = {}
         listed: list[HloInstruction] = []
@@ -139,7 +138,7 @@ class _Inliner:
 
 
 class SchedulePolicy(StrEnum):
-    """When kernel calls run."""
+    """When kernel calls run: as late or as early as dependences allow, or in the author's order."""
 
     LATE = "late"
     EARLY = "early"
@@ -147,12 +146,12 @@ class SchedulePolicy(StrEnum):
 
 
 type IsKernel = Callable[[HloInstruction], bool]
-"""Whether a custom call writes something behind XLA's back."""
+"""Returns whether a custom call has a hidden write."""
 type _Key = tuple[TagPath, int]
 
 
 def schedule_module(module: HloModule, is_kernel: IsKernel, policy: SchedulePolicy) -> HloModule:
-    """The module with such a schedule, in the place of its own if it has one."""
+    """Returns the module with such a schedule, which replaces its own if it has one."""
     holders = _find_holders(module, is_kernel)
     scheduled: dict[int, HloComputation] = {}
     for number, computation in module.computations.items():
@@ -175,7 +174,7 @@ def schedule_module(module: HloModule, is_kernel: IsKernel, policy: SchedulePoli
 
 
 def _find_holders(module: HloModule, is_kernel: IsKernel) -> frozenset[int]:
-    """Ids of computations that run a kernel, themselves or further in."""
+    """Returns the ids of computations that run a kernel, directly or in a computation that they call."""
     found: set[int] = set()
     for computation in module.computations.values():
         if any((i.opcode == "custom-call" and is_kernel(i)) or _runs(i, found) for i in computation.instructions):
@@ -188,7 +187,7 @@ def _runs(instruction: HloInstruction, holders: frozenset[int] | set[int]) -> bo
 
 
 def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
-    """Instruction id to those that must come before it, each once."""
+    """Returns a map from instruction id to the ids that must come before it, each once."""
     known = {instruction.id for instruction in computation.instructions}
     return {
         i.id: tuple(dict.fromkeys((*[o.id for o in i.operands], *[p for p in i.control_predecessors if p in known])))
@@ -197,7 +196,7 @@ def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
 
 
 def _order_early(computation: HloComputation, kernels: set[int]) -> tuple[HloInstruction, ...]:
-    """Depth first from each kernel call, then from the rest."""
+    """Returns an order that runs what each kernel call needs, then the call, and then the rest."""
     needed = _find_needed(computation)
     by_id = {instruction.id: instruction for instruction in computation.instructions}
     order: dict[int, HloInstruction] = {}
@@ -214,12 +213,12 @@ def _order_early(computation: HloComputation, kernels: set[int]) -> tuple[HloIns
 
 
 def _order_by(computation: HloComputation, keys: Mapping[int, _Key]) -> tuple[HloInstruction, ...]:
-    """Of what is ready, that with the least key comes next."""
+    """Returns the order in which the ready instruction with the least key comes next."""
     return order_by(computation.instructions, _find_needed(computation), keys)
 
 
 def _compute_program_keys(module: HloModule, computation: HloComputation) -> Mapping[int, _Key]:
-    """Place of each instruction in program order: that of the last operation that it holds, else of its operands."""
+    """Returns each instruction's place in program order: that of its last tagged operation, else of its operands."""
     keys: dict[int, _Key] = {}
     for number, instruction in enumerate(computation.instructions):
         own = _find_last_tag(module, instruction)

@@ -1,16 +1,24 @@
-"""TARGETS"""
+"""On which GPUs the verdict differs, and after which pass of XLA the compiles for two of them diverge.
 
-import re
+The case is compiled and judged for every target. Targets with equal verdicts form a group, and the first target of each
+further group is compared with the first target. The *states* of a compile are the modules of its snapshots, in order,
+where a module differs from the one before. Modules are equal if their structure is (`hlo.text`); the contents of
+kernels' payloads do not count, for they hold code for one GPU. The compiles diverge at the first state that differs.
+The pass that made it is that of the state's first snapshot; at the start of a pipeline it is a step without snapshots,
+such as scheduling.
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from ligerdiag.bisect.snapshots import Snapshot, list_snapshots
 from ligerdiag.bisect.trials import (
     Draft,
-    Laboratory,
     Outcome,
     Trial,
+    TrialRunner,
     compare_outputs,
     make_row,
     replay_outcomes,
@@ -29,68 +37,49 @@ from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target, list_targets, load_target
 
-_NAME = re.compile(
-    r"module_(?P<module>\d+)\..+?\.(?P<number>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<done>.+?)(?:\.before_.+)?\.hlo\.pb"
-)
-_START = "pipeline-start"
 _NOT_EXECUTED = having(Trait.LAUNCHES_NOTHING)
-"""Opcodes that run nothing: where one of these stands in a schedule means nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotStep:
-    pipeline: str
-    done: str
-    """The pass after which it was taken; `pipeline-start` before the first one."""
-    path: Path
-
-    @property
-    def text(self) -> str:
-        """Returns the name of the pass that it shows, such as `fusion` of pipeline `fusion`."""
-        if self.done == _START:
-            return f"what runs before pipeline `{self.pipeline}`"
-        return f"`{self.done}` (pipeline `{self.pipeline}`)"
+"""Opcodes that run nothing: their places in a schedule mean nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleState:
     """A module that a compile went through."""
 
-    step: SnapshotStep
-    """Its first snapshot."""
+    snapshot: Snapshot
+    """The first snapshot that shows it."""
     lines: tuple[StructureLine, ...]
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The structure, without names."""
+        """The structure of the module, without names."""
         return tuple(line.text for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parting:
+class Divergence:
     """The point where two compiles diverge."""
 
-    before: SnapshotStep | None
-    """The last snapshot that both have alike; None when they differ from the first one on."""
+    before: Snapshot | None
+    """The last snapshot that both have; None if the first ones differ."""
     one: ModuleState | None
-    """The first state of the one that the other does not have; None when it has no more states."""
+    """The first state of one compile that the other does not have; None if it has no more states."""
     other: ModuleState | None
     old: ModuleState | None
-    """The state in which both are alike."""
+    """The last state that both have."""
 
     @property
     def is_same_pass(self) -> bool:
-        """Returns whether one pass turned the same module into two different ones."""
+        """Whether one pass turned the same module into two different ones."""
         if self.one is None or self.other is None:
             return False
-        mine, theirs = self.one.step, self.other.step
-        return (mine.pipeline, mine.done) == (theirs.pipeline, theirs.done)
+        mine, theirs = self.one.snapshot, self.other.snapshot
+        return (mine.pipeline, mine.after) == (theirs.pipeline, theirs.after)
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
-        """Returns the first instruction of each compile that is not alike.
+        """Returns the first instruction of each compile that differs.
 
-        Where one pass made both, they are compared with each other; else the pass that only one has is: its module with
-        the one before it, which the other still has.
+        If one pass made both modules, they are compared with each other; otherwise the module after the pass that only
+        one compile has is compared with the module before it, which the other still has.
         """
         one, other = self.one or self.old, self.other or self.old
         if not self.is_same_pass and self.one is not None:
@@ -110,8 +99,10 @@ def _keep_executed(lines: Sequence[StructureLine]) -> list[StructureLine]:
 def _find_first(
     one: Sequence[StructureLine], other: Sequence[StructureLine], *, by_kind: bool
 ) -> tuple[HloInstruction | None, HloInstruction | None] | None:
-    """Returns the first place where the lines differ; by kind, for where one takes another place, all numbers after it
-    differ."""
+    """Returns the instructions of the first lines that differ; None if all are equal.
+
+    by_kind: compare kinds and not texts, as a moved line changes all numbers after it.
+    """
     for mine, theirs in zip_longest(one, other):
         same = mine and theirs and (mine.kind == theirs.kind if by_kind else mine.text == theirs.text)
         if not same:
@@ -119,42 +110,30 @@ def _find_first(
     return None
 
 
-def list_steps(passes: Sequence[Path]) -> tuple[SnapshotStep, ...]:
-    """Returns the snapshots of the program itself, in order: of the last module that was compiled, as for the
-    artifact."""
-    found = [(match, path) for path in passes if (match := _NAME.fullmatch(path.name))]
-    module = max((int(match["module"]) for match, _ in found), default=0)
-    steps = {
-        int(match["number"]): SnapshotStep(pipeline=match["pipeline"], done=match["done"], path=path)
-        for match, path in found
-        if int(match["module"]) == module
-    }
-    return tuple(steps[number] for number in sorted(steps))
-
-
 def load_states(passes: Sequence[Path]) -> tuple[ModuleState, ...]:
-    """Returns the modules that a compile went through; raises ArtifactError where a snapshot cannot be read."""
+    """Returns the modules that a compile went through, each once. Raises ArtifactError for a snapshot that cannot be
+    read."""
     states: list[ModuleState] = []
-    for step in list_steps(passes):
-        module, _ = load_hlo(step.path)
-        state = ModuleState(step=step, lines=fingerprint_lines(module, payloads=False))
+    for snapshot in list_snapshots(passes):
+        module, _ = load_hlo(snapshot.path)
+        state = ModuleState(snapshot=snapshot, lines=fingerprint_lines(module, payloads=False))
         if not states or states[-1].texts != state.texts:
             states.append(state)
     return tuple(states)
 
 
-def find_parting(one: Sequence[ModuleState], other: Sequence[ModuleState]) -> Parting | None:
-    """Returns the point where the two diverge; None when they went through the same states."""
+def find_divergence(one: Sequence[ModuleState], other: Sequence[ModuleState]) -> Divergence | None:
+    """Returns the point where the two diverge; None if they went through the same states."""
     old: ModuleState | None = None
     for mine, theirs in zip_longest(one, other):
         if mine is None or theirs is None or mine.texts != theirs.texts:
-            return Parting(before=old and old.step, one=mine, other=theirs, old=old)
+            return Divergence(before=old and old.snapshot, one=mine, other=theirs, old=old)
         old = mine
     return None
 
 
 def describe_instruction(instruction: HloInstruction | None) -> str:
-    """Such as `%add.3 = f32[8] add(%a, %b)`."""
+    """Returns a text such as %add.3 = f32[8] add(%a, %b)."""
     if instruction is None:
         return "nothing"
     operands = ", ".join(f"%{operand.name}" for operand in instruction.operands)
@@ -168,34 +147,34 @@ SNAPSHOTS = Variation(flags={"xla_dump_hlo_pass_re": ".*"})
 type VerdictsByTarget = tuple[tuple[str, Verdict], ...]
 
 
-def bisect_targets(laboratory: Laboratory, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
+def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
     """Returns the verdicts on each of the options' targets, by default on all that come with ligerdiag, `target` first.
 
-    Raises InputError for a target that there is not, or fewer than two.
+    Raises InputError for an unknown target, or fewer than two.
     """
     targets = _choose(target, options)
     names = ", ".join(one.name for one in targets)
-    draft = laboratory.open_draft(case, names, Axis.TARGETS, toolchain=options.toolchain, columns=COLUMNS)
+    draft = runner.open_draft(case, names, Axis.TARGETS, toolchain=options.toolchain, columns=COLUMNS)
     trials = [Trial(case=case, target=one, toolchain=options.toolchain) for one in targets]
     outcomes: tuple[Outcome, ...] = ()
-    for outcomes in try_in_batches(laboratory, trials):
-        _write_rows(draft, laboratory, outcomes, None)
-    _write_rows(draft, laboratory, outcomes, options)
-    told = [outcome for outcome in outcomes if not outcome.error]
+    for outcomes in try_in_batches(runner, trials):
+        _write_rows(draft, runner, outcomes, None)
+    _write_rows(draft, runner, outcomes, options)
+    answered = [outcome for outcome in outcomes if not outcome.error]
     groups: dict[VerdictsByTarget, list[Outcome]] = {}
-    for outcome in told:
+    for outcome in answered:
         groups.setdefault(tuple(outcome.outputs.items()), []).append(outcome)
-    if len(told) < len(outcomes):
+    if len(answered) < len(outcomes):
         draft.is_unsettled = True
-        untold = [f"`{outcome.trial.target.name}`" for outcome in outcomes if outcome.error]
-        draft.notes.append(f"could not be analysed for {join_words(untold)}, see the table")
+        undecided = [f"`{outcome.trial.target.name}`" for outcome in outcomes if outcome.error]
+        draft.notes.append(f"could not be analysed for {join_words(undecided)}, see the table")
     if len(groups) == 1:
-        words = join_words([f"`{outcome.trial.target.name}`" for outcome in told])
+        words = join_words([f"`{outcome.trial.target.name}`" for outcome in answered])
         draft.answers.append(f"the verdicts are the same on {words}")
     for members in list(groups.values())[1:]:
-        draft.answers.append(_describe_change(told[0], members))
-        draft.answers.append(_explain(draft, laboratory, told[0], members[0]))
-    return laboratory.finish(draft)
+        draft.answers.append(_describe_change(answered[0], members))
+        draft.answers.append(_explain(draft, runner, answered[0], members[0]))
+    return runner.finish(draft)
 
 
 def _choose(target: Target, options: BisectOptions) -> tuple[Target, ...]:
@@ -210,9 +189,7 @@ def _choose(target: Target, options: BisectOptions) -> tuple[Target, ...]:
     return chosen
 
 
-def _write_rows(
-    draft: Draft, laboratory: Laboratory, outcomes: Sequence[Outcome], options: BisectOptions | None
-) -> None:
+def _write_rows(draft: Draft, runner: TrialRunner, outcomes: Sequence[Outcome], options: BisectOptions | None) -> None:
     programs = _name_programs(outcomes)
     draft.rows[:] = [
         make_row(
@@ -222,13 +199,13 @@ def _write_rows(
             cells={CAPABILITY: f"{outcome.trial.target.compute_capability / 10:.1f}", PROGRAM: program},
         )
         for outcome, numbers, program in zip(
-            outcomes, replay_outcomes(laboratory, draft, outcomes, options), programs, strict=True
+            outcomes, replay_outcomes(runner, draft, outcomes, options), programs, strict=True
         )
     ]
 
 
 def _name_programs(outcomes: Sequence[Outcome]) -> list[str]:
-    """For each the first target that runs the same instructions in the same order, such as `as h100`, or its own."""
+    """Returns for each outcome the first target with the same instructions in the same order, or that it is its own."""
     first: dict[str, str] = {}
     words: list[str] = []
     for outcome in outcomes:
@@ -248,10 +225,10 @@ def _describe_change(one: Outcome, others: Sequence[Outcome]) -> str:
     return f"from `{one.trial.target.name}` to {names}: {', '.join(changed) or 'other outputs'}"
 
 
-def _explain(draft: Draft, laboratory: Laboratory, one: Outcome, other: Outcome) -> str:
-    """Returns a sentence that says where the two compiles diverge."""
+def _explain(draft: Draft, runner: TrialRunner, one: Outcome, other: Outcome) -> str:
+    """Compiles both once more with a snapshot after every pass; returns a sentence on where they diverge."""
     names = one.trial.target.name, other.trial.target.name
-    where = f"where `{names[0]}` and `{names[1]}` part"
+    where = f"where `{names[0]}` and `{names[1]}` diverge"
     trials = [
         Trial(
             case=outcome.trial.case, target=outcome.trial.target, toolchain=outcome.trial.toolchain, variation=SNAPSHOTS
@@ -259,7 +236,7 @@ def _explain(draft: Draft, laboratory: Laboratory, one: Outcome, other: Outcome)
         for outcome in (one, other)
     ]
     sides: list[tuple[ModuleState, ...]] = []
-    for outcome in laboratory.try_all(trials):
+    for outcome in runner.try_all(trials):
         states: tuple[ModuleState, ...] = ()
         trouble = outcome.error
         if outcome.artifact is not None:
@@ -272,29 +249,29 @@ def _explain(draft: Draft, laboratory: Laboratory, one: Outcome, other: Outcome)
             reason = trouble or "XLA left no snapshots"
             return f"{where} is not known: for `{outcome.trial.target.name}`, {reason}"
         sides.append(states)
-    parting = find_parting(*sides)
-    if parting is None:
+    divergence = find_divergence(*sides)
+    if divergence is None:
         draft.is_unsettled = True
         return f"{where} is not known: their modules are alike after every pass that XLA takes a snapshot of"
-    return f"{describe_parting(parting, *names)}"
+    return f"{describe_divergence(divergence, *names)}"
 
 
-def describe_parting(parting: Parting, one: str, other: str) -> str:
-    """Returns a sentence: the pass, and the first instruction of each compile that is not alike."""
-    mine, theirs = (describe_instruction(instruction) for instruction in parting.find_difference())
+def describe_divergence(divergence: Divergence, one: str, other: str) -> str:
+    """Returns a sentence with the pass and the first instruction of each compile that differs."""
+    mine, theirs = (describe_instruction(instruction) for instruction in divergence.find_difference())
     names = f"`{one}` and `{other}`"
-    if parting.one is not None and parting.other is not None and not parting.is_same_pass:
-        after = f"after {parting.before.text}" if parting.before else "from the first snapshot on"
+    if divergence.one is not None and divergence.other is not None and not divergence.is_same_pass:
+        after = f"after {divergence.before.text}" if divergence.before else "from the first snapshot on"
         place = (
-            f"{names} part {after}: the next change is by {parting.one.step.text} for `{one}` and by"
-            f" {parting.other.step.text} for `{other}`"
+            f"{names} diverge {after}: the next change is by {divergence.one.snapshot.text} for `{one}` and by"
+            f" {divergence.other.snapshot.text} for `{other}`"
         )
-    elif parting.one is not None and parting.other is not None:
-        place = f"{names} part at {parting.one.step.text}, which makes another module for each"
-    elif parting.one is not None:
-        place = f"{names} part at {parting.one.step.text}, which changes the module for `{one}` alone"
-    elif parting.other is not None:
-        place = f"{names} part at {parting.other.step.text}, which changes the module for `{other}` alone"
+    elif divergence.one is not None and divergence.other is not None:
+        place = f"{names} diverge at {divergence.one.snapshot.text}, which makes another module for each"
+    elif divergence.one is not None:
+        place = f"{names} diverge at {divergence.one.snapshot.text}, which changes the module for `{one}` alone"
+    elif divergence.other is not None:
+        place = f"{names} diverge at {divergence.other.snapshot.text}, which changes the module for `{other}` alone"
     else:
-        return f"{names} do not part"
+        return f"{names} do not diverge"
     return f"{place}; the first instruction that differs is {mine} for `{one}` and {theirs} for `{other}`"

@@ -1,4 +1,7 @@
-"""TRIALS"""
+"""Trials of `bisect`: one way to compile a case each, what came of it, and the rows of the answer's table.
+
+`TrialRunner` compiles trials with several workers at a time and judges them as they arrive.
+"""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -8,7 +11,6 @@ from itertools import batched
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from types import MappingProxyType
 from typing import Self
 
 from ligerdiag.artifacts.artifact import Artifact
@@ -44,7 +46,7 @@ from ligerdiag.workers.starts import Templates
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """The findings of an axis so far; the axis appends to the lists and calls `finish`."""
+    """A bisection that is being made. The axis appends to the lists, so that Ctrl-C leaves what is known so far."""
 
     case_id: str
     target: str
@@ -56,12 +58,12 @@ class Draft:
     notes: list[str] = field(default_factory=list[str])
     is_unsettled: bool = False
     trials_before: int = 0
-    """Number of trials that the laboratory had made before this one began, for other cases or targets."""
+    """Trials that the runner had made before this bisection began, for other cases or targets."""
     compiled_before: int = 0
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """Returns the bisection as far as it is known. trials, compiled: see `Laboratory`."""
+        """Returns the bisection as far as it is known. trials, compiled: those of the runner, since it started."""
         return Bisection(
             case_id=self.case_id,
             target=self.target,
@@ -109,6 +111,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
+    """The verdicts of one trial, or the reason why there are none."""
+
     trial: Trial
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order; empty when there is an error."""
@@ -117,37 +121,36 @@ class Outcome:
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Output name to what it is to depend on; see `Inspection.meant`."""
+    """Output name to the hidden writes that it should depend on, as a bit set; see `Inspection.meant`."""
     artifact: Artifact | None = None
     error: str = ""
-    """One line, when it could not be compiled or judged."""
+    """One line; empty if the trial was compiled and judged."""
     exit_code: int = 0
-    """The exit code for the error (2 input, 3 could not analyse)."""
+    """The exit code for the error: 2 for input, 3 for what could not be analysed."""
     cached: bool = False
-    """The artifact came from the cache."""
+    """Whether the artifact came from the cache."""
     seconds: float = 0.0
-    """Wall time of compiling, 0 when cached, and judging."""
+    """Wall time of compiling (0 if cached) and judging."""
 
     @property
     def is_right(self) -> bool:
-        """Every output is fresh: nothing is left to luck, and nothing is unknown."""
+        """Whether every output is fresh."""
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Returns whether every output still depends on everything that it depends on in `meant`; it may depend on
-        more."""
+        """Returns whether every output should depend on all the writes that it has in `meant`, and perhaps on more."""
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 
     @property
     def word(self) -> str:
-        """That of its worst output: `right`, `latent`, `unknown` or `wrong`; `unknown` where there is none."""
+        """The worst of its outputs: `right`, `latent`, `unknown` or `wrong`; `unknown` without outputs."""
         if self.error or not self.outputs:
             return "unknown"
         return _WORDS[max(self.outputs.values(), key=VERDICT_ORDER.index)]
 
 
 class Lanes:
-    """The lanes of one cache."""
+    """Pools of one worker each: a pool keeps one toolchain and remembers the hashes of files, so threads share none."""
 
     def __init__(self, cache_root: Path, timeout: float, templates: Templates) -> None:
         """timeout: seconds for one job."""
@@ -161,7 +164,7 @@ class Lanes:
 
     @contextmanager
     def take(self, toolchain: Toolchain) -> Generator[Pool]:
-        """Takes a lane of that toolchain, exclusively for the caller. Raises LigerdiagError after `close`."""
+        """Yields a pool of that toolchain that nobody else uses meanwhile. Raises LigerdiagError after `close`."""
         with self._lock:
             if self._is_closed:
                 raise LigerdiagError("the workers were ended")
@@ -184,15 +187,18 @@ class Lanes:
                 idle.append(pool)
 
     def close(self) -> None:
-        """Ends all workers, also busy ones."""
+        """Ends all workers, including busy ones."""
         with self._lock:
             self._is_closed = True
         for pool in self._all:
             pool.close()
 
 
-class Laboratory:
-    """Makes trials; a context manager, which ends its workers."""
+class TrialRunner:
+    """Compiles, judges and replays trials, each at most once; a context manager that ends its workers.
+
+    A trial that an earlier run compiled comes from the cache. A failure is not raised: it is in the trial's outcome.
+    """
 
     def __init__(
         self,
@@ -203,15 +209,15 @@ class Laboratory:
         tell: OnProgress,
         declared: Sequence[DeclaredEffects] = (),
     ) -> None:
-        """jobs: workers, by default one per core. timeout: seconds for one trial. declared: see `inspect_artifact`."""
+        """jobs: workers, by default one a core. timeout: seconds for one trial. declared: see `inspect_artifact`."""
         self.cache = cache
         self.jobs = jobs or count_cores()
         self.timeout = timeout
         self.tell = tell
         self.best = ""
-        """The best result of a search so far, in a few words; shown beside the progress."""
+        """The best result of a search so far, in a few words, for the progress line."""
         self.compiled = 0
-        """Trials that were in no cache."""
+        """Trials that were not in the cache."""
         self.draft: Draft | None = None
         """The bisection that is being made."""
         self._declared = tuple(declared)
@@ -237,19 +243,14 @@ class Laboratory:
         """Different trials that were made, whether compiled or found in the cache."""
         return len(self._outcomes)
 
-    @property
-    def outcomes(self) -> Mapping[TrialKey, Outcome]:
-        """Every trial that was made."""
-        return MappingProxyType(self._outcomes)
-
     def discover(self, selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
-        """Returns the cases that the selectors mean, of the default toolchain; raises as `discover_cases` does."""
+        """Returns the cases of the selectors, found with the default toolchain. Raises as `discover_cases` does."""
         with self._lanes.take(self.find_toolchain(DEFAULT)) as pool:
             return discover_cases(selectors, pool=pool, on_event=self._relay)
 
     def find_toolchain(self, name: str) -> Toolchain:
-        """Returns the toolchain of that name; its environment is made where it is missing. Raises as
-        `provide_toolchain` does."""
+        """Returns the toolchain of that name, and makes its environment if it is missing. Raises as `provide_toolchain`
+        does."""
         if name not in self._toolchains:
             self._toolchains[name] = provide_toolchain(name, self.cache, self._tell_step)
         return self._toolchains[name]
@@ -258,7 +259,7 @@ class Laboratory:
         return None if name == current_toolchain().name else self.find_readers(name)
 
     def find_readers(self, name: str) -> Pool:
-        """Returns the workers that read kernels with the Triton of the toolchain of that name."""
+        """Returns the workers that read kernels with the Triton of that toolchain."""
         if name not in self._readers:
             self._readers[name] = open_readers(self.find_toolchain(name), self.cache, self._templates)
         return self._readers[name]
@@ -266,7 +267,7 @@ class Laboratory:
     def open_draft(
         self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
     ) -> Draft:
-        """Returns the draft that an axis fills; after Ctrl-C it is the result to report."""
+        """Returns the draft that an axis fills; after Ctrl-C it becomes the result."""
         self.draft = Draft(
             case_id=case.id,
             target=target,
@@ -279,22 +280,21 @@ class Laboratory:
         return self.draft
 
     def forget_draft(self) -> None:
-        """Before another bisection begins."""
+        """Called before another bisection begins."""
         self.draft = None
         self.best = ""
 
     def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
-        """Returns the bisection, with how many trials it took."""
+        """Returns the bisection with the number of its trials."""
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
     def try_one(self, trial: Trial) -> Outcome:
         return self.try_all([trial])[0]
 
     def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
-        """Returns the outcome of each trial, in their order. Compiles those that were not tried before, several at a
-        time.
+        """Returns the outcome of each trial, in their order. Compiles new trials, several at a time.
 
-        Raises InputError when a toolchain is not available, or the case declares impossible effects.
+        Raises InputError where a toolchain is not available, or the case declares impossible effects.
         """
         missing = {trial.key: trial for trial in trials if trial.key not in self._outcomes}
         for name in dict.fromkeys(trial.toolchain for trial in missing.values()):
@@ -311,8 +311,8 @@ class Laboratory:
         return tuple(self._outcomes[trial.key] for trial in trials)
 
     def replay(self, outcomes: Sequence[Outcome], options: ReplayOptions | None = None) -> tuple[Replay, ...]:
-        """Returns the numbers of each outcome, in their order; an outcome without an artifact has a replay that says
-        "not requested"."""
+        """Returns the replay of each outcome, in their order; its state is NOT_ASKED for an outcome without an
+        artifact."""
         how = options or ReplayOptions(bounds=Bounds(), timeout=self.timeout, jobs=self.jobs)
         tasks: dict[int, ReplayTask] = {}
         for number, outcome in enumerate(outcomes):
@@ -353,7 +353,7 @@ class Laboratory:
                 future.cancel()
 
     def _compile_one(self, trial: Trial) -> CompileResult:
-        """Runs in a thread of its own, with a lane of its own."""
+        """Runs in a thread of the executor."""
         with self._lanes.take(self.find_toolchain(trial.toolchain)) as pool:
             (result,) = compile_cases([trial.case], [trial.target], pool=pool, variation=trial.variation)
             return result
@@ -413,7 +413,7 @@ class Laboratory:
 
 
 def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:
-    """Such as `weight` stale -> fresh, one for each output that both have and whose verdict differs."""
+    """Returns texts such as `weight` stale -> fresh, one for each output of both whose verdict differs."""
     return tuple(
         f"`{name}` {one[name].value} -> {verdict.value}"
         for name, verdict in other.items()
@@ -445,8 +445,7 @@ def make_row(
 
 
 def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
-    """Returns how the numbers compare with the verdicts: `agrees`, `lossy 0.25`, `too large`; empty if none were
-    requested."""
+    """Returns how the numbers compare with the verdicts: `agrees`, `lossy 0.25`, `too large`; empty without a replay."""
     if replay is None or outcome.error:
         return ""
     return compute_text(render_agreement_word(outcome.outputs, replay, outcome.findings))
@@ -458,7 +457,7 @@ def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
 
 
 def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
-    """Such as `bias` and `weight` are stale, `input` is latent; empty where all are fresh."""
+    """Returns a text such as `bias` and `weight` are stale, `input` is latent; empty if all are fresh."""
     phrases: list[str] = []
     for verdict in reversed(VERDICT_ORDER):
         names = [f"`{name}`" for name, found in outputs.items() if found is verdict]
@@ -468,7 +467,7 @@ def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
 
 
 def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
-    """Returns a sentence for each finding that explains a verdict which is not fresh; the error if there is one."""
+    """Returns a sentence for each finding that explains a verdict other than fresh; for an error, the error alone."""
     if outcome.error:
         return (f"because {outcome.error}",)
     sentences = [
@@ -483,16 +482,16 @@ _BUG = "schedule and numbers cannot both be right, see DISAGREES: `ligerdiag che
 
 
 def replay_outcomes(
-    laboratory: Laboratory, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
+    runner: TrialRunner, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
 ) -> tuple[Replay | None, ...]:
-    """Returns the numbers of each outcome within the options' bounds; None for all when they are not requested.
+    """Returns the replay of each outcome within the options' bounds; None for each without options or `--replay`.
 
-    A contradiction makes the draft unsettled.
+    If verdicts and numbers contradict each other, the draft becomes unsettled.
     """
     if options is None or not options.replay:
         return (None,) * len(outcomes)
     how = ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs)
-    replays = laboratory.replay(outcomes, how)
+    replays = runner.replay(outcomes, how)
     if any(has_disagreement(outcome, replay) for outcome, replay in zip(outcomes, replays, strict=True)):
         draft.is_unsettled = True
         draft.notes += [_BUG] if _BUG not in draft.notes else []
@@ -500,19 +499,19 @@ def replay_outcomes(
 
 
 ROUNDS = 2
-"""Trials of a batch, for each worker."""
+"""Trials in a batch for each worker."""
 
 
-def try_in_batches(laboratory: Laboratory, trials: Sequence[Trial]) -> Iterator[tuple[Outcome, ...]]:
-    """Yields what is known after each batch: the outcomes of the first trials, in order, in the end of all."""
+def try_in_batches(runner: TrialRunner, trials: Sequence[Trial]) -> Iterator[tuple[Outcome, ...]]:
+    """Yields the outcomes so far after each batch, in the order of the trials."""
     known: tuple[Outcome, ...] = ()
-    for batch in batched(trials, ROUNDS * laboratory.jobs):
-        known += laboratory.try_all(batch)
+    for batch in batched(trials, ROUNDS * runner.jobs):
+        known += runner.try_all(batch)
         yield known
 
 
 DRAWS = 1
-"""Number of different draws of the arguments: only times are measured here, and `check --device` looks closer."""
+"""Draws of the arguments: only times are measured here; `check --device` compares several draws."""
 
 
 def require_device(options: BisectOptions) -> None:
@@ -521,16 +520,16 @@ def require_device(options: BisectOptions) -> None:
         require_gpu(options.toolchain)
 
 
-def run_on_device(laboratory: Laboratory, cases: Sequence[CaseSpec], options: BisectOptions) -> Mapping[str, DeviceRun]:
-    """Id to run of each case. Nothing that is wrong with one is raised: it is in its `error`."""
+def run_on_device(runner: TrialRunner, cases: Sequence[CaseSpec], options: BisectOptions) -> Mapping[str, DeviceRun]:
+    """Returns a map from case id to its run. A failure is not raised: it is in the run's `error`."""
     how = ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs)
     runs = run_judged_cases(
         cases,
-        cache=laboratory.cache,
+        cache=runner.cache,
         effects=options.effects,
         replay=how if options.replay else None,
         timeout=options.timeout,
         draws=lambda case: DRAWS,
-        tell=laboratory.tell,
+        tell=runner.tell,
     )
     return {case.id: run for case, run in runs}

@@ -30,25 +30,25 @@ CONFIG = Path("pyproject.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitStep:
-    """The plan for one file."""
+    """What `init` does with one file."""
 
     path: Path
-    """From the folder."""
+    """Relative to the user's folder."""
     text: str
-    """Its new contents; empty if it is left as it is."""
+    """Its new contents; empty if it is not changed."""
     said: str
-    """One line."""
+    """The line that is printed."""
 
 
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The repository.", show_default=False)] = Path(),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, say what would be written.")] = False,
 ) -> None:
-    """Writes the files and says which."""
+    """Writes the files and prints their names."""
     from ligerdiag.cli.output import write_atomically
 
     if not directory.is_dir():
-        raise InputError(f"expected a folder but `{directory}` is none")
+        raise InputError(f"expected a folder but `{directory}` is not one")
     steps = plan_steps(directory)
     for step in steps:
         if step.text and not dry_run:
@@ -62,8 +62,7 @@ def init(
 
 
 def plan_steps(directory: Path) -> tuple[InitStep, ...]:
-    """Returns the steps of `init` in the folder, in order; raises InputError for a pyproject.toml that cannot be
-    read."""
+    """Returns the steps of `init` in the folder, in order. Raises InputError for a pyproject.toml that cannot be read."""
     return (
         _plan_file(directory, CASE, _read("case.py.txt")),
         _plan_file(directory, TEST, _read("test_schedule.py.txt")),

@@ -1,4 +1,4 @@
-"""`ligerdiag explain`, `list`, `targets`, `toolchains`: which rules, cases, GPUs and versions are there?"""
+"""`ligerdiag explain`, `list`, `targets`, `toolchains`: the rules, cases, GPUs and versions that there are."""
 
 import json
 import sys
@@ -77,7 +77,7 @@ def list_cases(
 
 
 def render_expected(expected: str | Mapping[str, str] | None) -> str:
-    """`fresh`, `hazard`, `weight stale|latent, * fresh`, or `-` for no expectation."""
+    """Returns a text such as `fresh`, `hazard` or `weight stale|latent, * fresh`; `-` without an expectation."""
     match expected:
         case None:
             return "-"
@@ -88,7 +88,7 @@ def render_expected(expected: str | Mapping[str, str] | None) -> str:
 
 
 def render_mesh(mesh: Mapping[str, int]) -> str:
-    """`data=4 model=2`, or `-` for one device."""
+    """Returns a text such as `data=4 model=2`; `-` for one device."""
     return " ".join(f"{axis}={size}" for axis, size in mesh.items()) or "-"
 
 
@@ -124,7 +124,7 @@ def targets(
 
 
 def render_capability(capability: int) -> str:
-    """`9.0` for 90."""
+    """Returns `9.0` for 90."""
     return f"{capability // 10}.{capability % 10}"
 
 
@@ -158,7 +158,7 @@ Exit codes:
 
 
 class Action(StrEnum):
-    """The action of `ligerdiag toolchains`."""
+    """What `ligerdiag toolchains` does."""
 
     LIST = "list"
     CREATE = "create"
@@ -177,7 +177,7 @@ def toolchains(
         typer.Option("--cache-dir", metavar="DIR", help="Where environments are kept. [default: the user's cache]"),
     ] = None,
 ) -> None:
-    """Lists, makes or tries toolchains, and exits with the code that says how that went."""
+    """Lists, creates or diagnoses toolchains. Exits with 3 if a diagnosis finds one broken, or a named one missing."""
     from ligerdiag import api
 
     names = names or []
@@ -227,7 +227,7 @@ def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
 
 
 def render_steps(statuses: "tuple[ToolchainStatus, ...]") -> str:
-    """Each toolchain's steps, up to the first that is not as it should be."""
+    """Returns a table of each toolchain's steps, up to the first that does not work."""
     from ligerdiag.render.terminal.spans import render_columns
     from ligerdiag.text import compute_printable
 
@@ -240,7 +240,7 @@ def render_steps(statuses: "tuple[ToolchainStatus, ...]") -> str:
 
 
 def render_json(statuses: "tuple[ToolchainStatus, ...]") -> str:
-    """`{"toolchains": [...]}`, each with its state, versions and steps."""
+    """Returns `{"toolchains": [...]}`, each with its state, versions and steps."""
     records = [
         {
             "name": status.name,

@@ -1,4 +1,4 @@
-"""`ligerdiag`: the entry point, the list of commands, and what becomes of errors."""
+"""`ligerdiag`: the list of commands, and what happens to their errors."""
 
 import errno
 import os
@@ -44,7 +44,7 @@ Every command has a --help of its own.
 """
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Errors of writing to a stream when there is no room."""
+"""Errors of writing to a stream without room."""
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
@@ -118,7 +118,7 @@ def run_application(application: typer.Typer, name: str) -> None:
         finally:
             sys.stdout.flush()
     except LigerdiagError as error:
-        _tell(str(error))
+        _print_error(str(error))
         sys.exit(error.exit_code)
     except SystemExit as leaving:
         if leaving.code == ExitCode.INTERRUPTED:
@@ -130,11 +130,11 @@ def run_application(application: typer.Typer, name: str) -> None:
         if error.errno not in _FULL or error.filename is not None:
             raise
         _drop_output()
-        _tell(f"expected to write to standard output but: {error.strerror}")
+        _print_error(f"expected to write to standard output but: {error.strerror}")
         sys.exit(ExitCode.INPUT)
 
 
-def _tell(message: str) -> None:
+def _print_error(message: str) -> None:
     from ligerdiag.text import compute_printable, compute_without_commands
 
     with suppress(OSError):
@@ -145,11 +145,11 @@ def _require_folder() -> None:
     try:
         os.getcwd()
     except OSError as error:
-        raise InputError("the current folder does not exist any more: change to one that does") from error
+        raise InputError("the current folder no longer exists: change to another one") from error
 
 
 def _open_closed_streams() -> None:
-    """Keeps a closed standard output or error silent: a file that is opened later must not take its descriptor."""
+    """Opens a closed standard stream on /dev/null, so that a file opened later does not get its descriptor."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -160,7 +160,7 @@ def _open_closed_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Drops the output that could not be written, so that the interpreter does not try again when it ends."""
+    """Discards the output that could not be written, so that the interpreter does not try again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with suppress(OSError):
         sys.stdout.flush()

@@ -157,27 +157,27 @@ class ReplayBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The configuration, and the options that it has defaults for."""
+    """The configuration, and the options for which it has defaults."""
 
     config: "LoadedConfig"
     fail_on: FailOn
     strict: bool
     notes: tuple[str, ...] = ()
-    """Names the file that was passed over."""
+    """A note on an ignored pyproject.toml."""
 
 
 def read_settings(
     path: Path | None, *, fail_on: FailOn | None, strict: bool | None, inspected: Sequence[Path] = ()
 ) -> CommandSettings:
-    """Reads `path`, or the nearest pyproject.toml; an option that is given wins. Raises InputError as `load_config` does.
+    """Reads `path`, or the nearest pyproject.toml; options that are given win. Raises InputError as `load_config` does.
 
-    inspected: paths that may come from elsewhere; a pyproject.toml that came with them is passed over.
+    inspected: paths that may come from elsewhere; a pyproject.toml that came with them is ignored.
     """
     from ligerdiag.config import find_foreign_config, load_config
 
     config = load_config(path, Path.cwd(), inspected)
     foreign = find_foreign_config(Path.cwd(), inspected) if path is None else None
-    note = f"`{foreign}` came with what is inspected and is not believed: `--config` names it where it is yours"
+    note = f"`{foreign}` came with the inspected files and is ignored: name it with `--config` if it is yours"
     return CommandSettings(
         config=config,
         fail_on=fail_on or FailOn(config.fail_on or FailOn.WARNING),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def require_writable(path: Path, option: str = "--output") -> None:
-    """Raises InputError, before any work is done, when a report cannot be written to `path`."""
+    """Raises InputError, before any work, if a file cannot be written at `path`."""
     if path.is_dir():
         raise InputError(f"expected a file for {option} but `{path}` is a directory")
     if not path.parent.is_dir():
@@ -31,10 +31,10 @@ def require_writable(path: Path, option: str = "--output") -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes the content, text as UTF-8, beside `path` and moves it there; a special file such as a pipe is written to
-    directly.
+    """Writes the content, text as UTF-8, beside `path` and moves it there; writes directly to a special file such as a
+    pipe.
 
-    Raises InputError when the disk says no.
+    Raises InputError if it cannot be written.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8")
     try:
@@ -57,7 +57,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def require_recordable(path: Path) -> None:
-    """Raises InputError, before any work is done, when a baseline cannot be written to `path` or joined to what is there."""
+    """Raises InputError, before any work, if a baseline cannot be written to `path` or joined with the one there."""
     from ligerdiag import api
 
     require_writable(path, option="--record")
@@ -66,7 +66,7 @@ def require_recordable(path: Path) -> None:
 
 
 def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> None:
-    """Says on standard error what was recorded, or why nothing was. Raises InputError as `render_record` does."""
+    """Writes the baseline unless there is nothing to record, and says so on stderr. Raises as `render_record` does."""
     from ligerdiag import api
 
     recorded = len(api.list_recordable(report))
@@ -89,7 +89,7 @@ class AnswerFormat(StrEnum):
 def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the answers to standard output; with a file, writes them there and the table to standard output."""
+    """Writes the answers to standard output; given a file, writes them there and the table to standard output."""
     from ligerdiag.render.json import render_bisections_json
     from ligerdiag.render.terminal.terminal import render_bisections
 
@@ -102,7 +102,7 @@ def write_bisections(
 def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the same of a comparison."""
+    """Writes a comparison in the same way."""
     from ligerdiag.render.json import render_differences_json
     from ligerdiag.render.terminal.terminal import render_difference_report
 
@@ -118,7 +118,7 @@ def _write(
     render_text: Callable[[int | None, bool], str],
     render_data: Callable[[], str],
 ) -> None:
-    """render_text: from the columns of the terminal, None for a file, and whether to colour."""
+    """render_text: a function of the terminal's columns (None for a file) and of whether to use colours."""
     from ligerdiag.render.terminal.terminal import compute_colour, compute_stream_width
 
     if output is not None:
@@ -134,9 +134,9 @@ _HEAD = 4096
 
 
 def require_html_directory(path: Path) -> None:
-    """Raises InputError, before any work is done, when no report can be written to `path`.
+    """Raises InputError, before any work, if no pages can be written to the directory `path`.
 
-    A directory that holds anything else than an earlier report of ours is refused: old pages are removed from it.
+    A directory that holds anything but an earlier report is refused, because old pages are removed.
     """
     if path.exists() and not path.is_dir():
         raise InputError(f"expected a directory for --html but `{path}` is a file")
@@ -150,9 +150,10 @@ def require_html_directory(path: Path) -> None:
 
 
 def write_html(report: CheckReport, directory: Path) -> None:
-    """Writes a page for each case and then the index, removes pages of an earlier report, and says where they are.
+    """Writes a page for each case and then the index, removes pages of an earlier report, and prints the place on
+    stderr.
 
-    Each page is there as a whole or not at all. Raises InputError when the disk says no.
+    A page is written completely or not at all. Raises InputError if one cannot be written.
     """
     from ligerdiag.render.html import INDEX, compute_file_names, render_case_html, render_index_html
 
@@ -172,7 +173,7 @@ def write_html(report: CheckReport, directory: Path) -> None:
 
 
 def _require_ours(directory: Path) -> None:
-    """Everything in it is a page of ours; a report whose index was never written is one, too."""
+    """Raises InputError unless every file is a page of an earlier report, of which the index may be missing."""
     try:
         entries = {entry for entry in directory.iterdir() if not entry.name.startswith(".")}
     except OSError as error:
@@ -187,7 +188,7 @@ def _require_ours(directory: Path) -> None:
 
 
 def _list_pages(directory: Path) -> list[Path]:
-    """Files of the directory that say in their head that we wrote them; no links."""
+    """Returns the files of the directory that name ligerdiag as their generator; symbolic links do not count."""
     return [
         path for path in sorted(directory.glob("*.html")) if path.is_file() and not path.is_symlink() and _is_ours(path)
     ]
@@ -207,7 +208,7 @@ def _is_ours(path: Path) -> bool:
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """Environment variable with the file whose Markdown GitHub shows on the page of a job."""
 SUMMARY_BYTES = 1_000_000
-"""GitHub takes 1 MiB a step, and nothing of what is longer."""
+"""GitHub takes 1 MiB a step, and drops a longer summary."""
 
 _COULD_LOOK = frozenset(
     {ExitCode.AS_EXPECTED, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE, ExitCode.NOTHING_CHECKED},
@@ -234,10 +235,10 @@ class Outputs:
 
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
-    """Parses `--output`, each `FORMAT=FILE` or `FILE`, which takes `--format` and keeps the table on standard output.
+    """Parses each `--output`: `FORMAT=FILE`, or `FILE` for the format of `--format` with the table on standard output.
 
-    Raises InputError, before any work is done, for a format that does not exist, two reports in one file, and a file
-    that cannot be written.
+    Raises InputError, before any work, for an unknown format, two reports in one file, and a file that cannot be
+    written.
     """
     files: dict[Path, Format] = {}
     shown = form
@@ -255,10 +256,10 @@ def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
 def write_report(
     report: CheckReport, outputs: Outputs, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool
 ) -> None:
-    """Writes every file, then standard output. A file that cannot be written does not stop the others.
+    """Writes every file, even if one cannot be written, and then standard output.
 
-    With the form `github`, also writes to the job's summary page, if there is one. Raises InputError for the first file
-    that could not be written.
+    With the format `github`, also appends to the job's summary page if there is one. Raises InputError for the first
+    file that could not be written.
     """
 
     def render(form: Format) -> str:
@@ -298,7 +299,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
-    """Returns the report for a file or a program: without colours, in lines as long as they come."""
+    """Returns the report for a file or a program: without colours, and with lines of any length."""
     from ligerdiag.render.places import find_repository
 
     match form:

@@ -134,7 +134,7 @@ sweep = make_command(SweepLine, run_sweep_command, "grid out store scheduler job
 
 
 def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> bool:
-    """Writes the page of that name unless it is there; returns whether there is one."""
+    """Writes the page of that name unless it exists; returns whether it exists now."""
     from ligerdiag.sweep.sweep_table import PAGES, render_case_page
 
     path = out / PAGES / name
@@ -145,8 +145,8 @@ def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> boo
 
 
 def write_files(report: "SweepReport", out: Path) -> None:
-    """Writes each file as a whole; removes reports of columns and pages of results that are no more. Raises InputError when
-    the disk says no."""
+    """Writes the tables, reports and index; removes reports and pages of earlier results. Raises InputError if a file
+    cannot be written."""
     from ligerdiag.sweep.sweep_table import PAGES, render_csv, render_page, render_parquet, render_reports
 
     names = {"index.html"}
@@ -166,7 +166,7 @@ def write_files(report: "SweepReport", out: Path) -> None:
 
 
 def compute_exit_code(report: "SweepReport") -> ExitCode:
-    """Returns 130, 143 or 3 for a sweep that was ended, else what all cells say, by the precedence of `check`."""
+    """Returns 130, 143 or 3 for a sweep that was ended, else the code of its cells that comes first for `check`."""
     from ligerdiag.sweep.sweep_table import choose_exit_code
 
     if report.ended_by is not None:
@@ -176,7 +176,7 @@ def compute_exit_code(report: "SweepReport") -> ExitCode:
 
 
 def render_sweep(report: "SweepReport", out: Path) -> str:
-    """Returns what was done, the cells by status, each trouble, and where the files are."""
+    """Returns the counts of tasks and of cells by status, the failures, and the places of the files."""
     from ligerdiag.text import compute_printable
 
     done = len(report.failed) + report.ran
@@ -190,7 +190,7 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
     reasons = Counter(str(error) for error in report.failed.values())
     lines += [f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(10)]
     if report.ended_by is not None:
-        lines.append(f"ended by {report.ended_by.value}: the same command goes on")
+        lines.append(f"ended by {report.ended_by.value}: the same command continues")
     if done and report.seconds:
         lines.append(f"{done} in {report.seconds:.0f} s, {done / report.seconds:.2g} a second")
     lines.append(f"page: {out / 'index.html'}  table: {out / 'sweep.parquet'}, {out / 'sweep.csv'}")
@@ -198,12 +198,12 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
 
 
 def is_sweep_diff(subjects: Sequence[str]) -> bool:
-    """Returns whether `diff` is asked for two tables of sweeps."""
+    """Returns whether `diff` gets the tables of two sweeps."""
     return len(subjects) == 2 and all(subject.endswith(".parquet") for subject in subjects)
 
 
 def diff_sweeps(first: Path, second: Path) -> ExitCode:
-    """Prints what the second sweep says otherwise than the first; returns the exit code of `diff`."""
+    """Prints the cells that differ between two sweeps; returns the exit code of `diff`."""
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()
@@ -219,7 +219,7 @@ def diff_sweeps(first: Path, second: Path) -> ExitCode:
 
 
 def render_sweep_difference(difference: "SweepDifference") -> str:
-    """Returns a line for each changed cell, with its outputs, and what was compared."""
+    """Returns a line for each changed cell with its outputs, and the number of compared cells."""
     from ligerdiag.text import compute_printable
 
     lines: list[str] = []

@@ -13,6 +13,8 @@ from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
 
+TRUSTED = "the effects of `forging_kernel` are declared, and trusted where the kernel could not be analysed"
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,7 +38,7 @@ def test_what_is_unknown_is_believed_and_the_report_says_so(folder: Path, cache:
     (finding,) = case.findings
     assert finding.rule == "LD006"
     assert dict(finding.evidence)["kernel"] == "`forging_kernel` is declared, and its kernel was not followed"
-    assert report.notes == ("what `forging_kernel` does is declared, and believed where it could not be told",)
+    assert report.notes == (TRUSTED,)
 
 
 def test_without_a_declaration_of_its_own_it_stays_unknown(folder: Path, cache: Path) -> None:
@@ -58,7 +60,7 @@ def test_what_a_case_declares_counts_before_the_configuration(folder: Path, cach
     report = check(folder / "own.py", cache, {"forging_kernel": {"writes": [0]}})
     (case,) = report.cases
     assert (set(case.outputs.values()), case.findings) == ({Verdict.FRESH}, ())
-    assert report.notes == ("what `forging_kernel` does is declared, and believed where it could not be told",)
+    assert report.notes == (TRUSTED,)
 
 
 def test_a_declaration_of_a_case_that_means_nothing_is_an_error(folder: Path, cache: Path) -> None:
@@ -133,6 +135,6 @@ def test_what_a_librarys_call_aliases_is_known_and_the_rest_where_it_is_trusted(
         )
         assert finding.help.endswith("under `[tool.ligerdiag.effects.lib_log]`: `writes = [0]`")
         assert report.notes == (
-            "what `lib_*` does is declared, and believed of a library's calls without side effects: they overwrite what"
-            " their outputs alias, and no more",
+            "the effects of `lib_*` are declared, and trusted for calls of a library without side effects: they overwrite"
+            " only operands that their outputs alias",
         )

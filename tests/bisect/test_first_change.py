@@ -23,8 +23,8 @@ def _search(answers: Sequence[str | None], *, verify: bool = False) -> tuple[lis
 
 
 def _list_all(answers: Sequence[str | None]) -> list[AnswerChange]:
-    told = [position for position, answer in enumerate(answers) if answer is not None]
-    return [AnswerChange(before=a, after=b) for a, b in pairwise(told) if answers[a] != answers[b]]
+    answered = [position for position, answer in enumerate(answers) if answer is not None]
+    return [AnswerChange(before=a, after=b) for a, b in pairwise(answered) if answers[a] != answers[b]]
 
 
 def test_one_change_in_a_long_list_is_found_by_halving() -> None:

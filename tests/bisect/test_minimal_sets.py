@@ -134,19 +134,19 @@ def test_ctrl_c_leaves_what_was_tried() -> None:
 def test_a_set_that_could_not_be_judged_is_listed_and_does_not_hold() -> None:
     found, _, _ = _search(2, lambda knobs: None if knobs == {0} else knobs == {0, 1})
     assert found.sets == (frozenset({0, 1}),)
-    assert found.untold == (frozenset({0}),)
+    assert found.undecided == (frozenset({0}),)
 
 
 def test_each_better_set_is_told_once() -> None:
-    told: list[Knobs] = []
+    answered: list[Knobs] = []
 
     def judge(sets: Sequence[Knobs]) -> list[bool | None]:
         return [{3, 5} <= knobs for knobs in sets]
 
-    MinimalSetSearch(count=8, judge=judge, limit=100, on_best=told.append).run()
-    assert told[0] == frozenset(range(8))
-    assert told[-1] == frozenset({3, 5})
-    assert [len(knobs) for knobs in told] == sorted({len(knobs) for knobs in told}, reverse=True)
+    MinimalSetSearch(count=8, judge=judge, limit=100, on_best=answered.append).run()
+    assert answered[0] == frozenset(range(8))
+    assert answered[-1] == frozenset({3, 5})
+    assert [len(knobs) for knobs in answered] == sorted({len(knobs) for knobs in answered}, reverse=True)
 
 
 @given(_families(6))

@@ -1,10 +1,11 @@
-"""Where two compiles part, by modules that are written by hand; `test_targets` has real ones."""
+"""Where two compiles diverge, by modules that are written by hand; `test_targets` has real ones."""
 
 from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.targets import describe_instruction, describe_parting, find_parting, list_steps, load_states
+from ligerdiag.bisect.snapshots import list_snapshots
+from ligerdiag.bisect.targets import describe_divergence, describe_instruction, find_divergence, load_states
 from ligerdiag.errors import ArtifactError
 from tests.hlo.building import Builder
 
@@ -40,8 +41,8 @@ def test_snapshots_come_in_the_order_of_their_numbers_and_of_the_last_module_alo
         "module_0001.jit_f.before_optimizations.hlo.pb",
         "module_0000.jit_g.0009.x.after_y.hlo.pb",
     ]
-    steps = list_steps([tmp_path / name for name in names])
-    assert [(step.pipeline, step.done) for step in steps] == [
+    steps = list_snapshots([tmp_path / name for name in names])
+    assert [(step.pipeline, step.after) for step in steps] == [
         ("pre", "pipeline-start"),
         ("fusion", "priority-fusion"),
         ("fusion", "cse"),
@@ -49,46 +50,54 @@ def test_snapshots_come_in_the_order_of_their_numbers_and_of_the_last_module_alo
         ("schedule", "hide"),
     ]
     assert steps[1].text == "`priority-fusion` (pipeline `fusion`)"
-    assert steps[3].text == "what runs before pipeline `schedule`"
+    assert steps[3].text == "the work before pipeline `schedule`"
 
 
 def test_snapshots_of_one_module_are_one_state(tmp_path: Path) -> None:
     states = load_states(write(tmp_path / "one", "aabba"))
-    assert [state.step.done for state in states] == ["pipeline-start", "cse", "hide"]
+    assert [state.snapshot.after for state in states] == ["pipeline-start", "cse", "hide"]
 
 
 @pytest.mark.parametrize(
     ("one", "other", "sentence"),
     [
-        ("aabbb", "aaddd", "part at `cse` (pipeline `fusion`), which makes another module for each; the first"),
+        ("aabbb", "aaddd", "diverge at `cse` (pipeline `fusion`), which makes another module for each; the first"),
         (
             "aaaab",
             "aaaaa",
-            "part at `hide` (pipeline `schedule`), which changes the module for `h100` alone; the first",
+            "diverge at `hide` (pipeline `schedule`), which changes the module for `h100` alone; the first",
         ),
-        ("aaaaa", "aaaba", "part at what runs before pipeline `schedule`, which changes the module for `a100` alone"),
+        (
+            "aaaaa",
+            "aaaba",
+            "diverge at the work before pipeline `schedule`, which changes the module for `a100` alone",
+        ),
         (
             "abbbb",
             "aadaa",
-            "part after what runs before pipeline `pre`: the next change is by `priority-fusion` (pipeline `fusion`) for"
+            "diverge after the work before pipeline `pre`: the next change is by `priority-fusion` (pipeline `fusion`) for"
             " `h100` and by `cse` (pipeline `fusion`) for `a100`; the first",
         ),
-        ("caaaa", "aaaaa", "part at what runs before pipeline `pre`, which makes another module for each; the first"),
+        (
+            "caaaa",
+            "aaaaa",
+            "diverge at the work before pipeline `pre`, which makes another module for each; the first",
+        ),
     ],
     ids=["one pass", "the one alone", "the other alone", "two passes", "from the start"],
 )
-def test_the_pass_at_which_two_compiles_part_is_named(one: str, other: str, sentence: str, tmp_path: Path) -> None:
-    parting = find_parting(*(load_states(write(tmp_path / side, side)) for side in (one, other)))
-    assert parting is not None
-    assert describe_parting(parting, "h100", "a100").startswith(f"`h100` and `a100` {sentence}")
+def test_the_pass_at_which_two_compiles_diverge_is_named(one: str, other: str, sentence: str, tmp_path: Path) -> None:
+    divergence = find_divergence(*(load_states(write(tmp_path / side, side)) for side in (one, other)))
+    assert divergence is not None
+    assert describe_divergence(divergence, "h100", "a100").startswith(f"`h100` and `a100` {sentence}")
 
 
 def test_the_first_instruction_that_differs_is_named_for_each(tmp_path: Path) -> None:
-    parting = find_parting(
+    divergence = find_divergence(
         load_states(write(tmp_path / "one", "aabbb")), load_states(write(tmp_path / "other", "aaddd"))
     )
-    assert parting is not None
-    assert [describe_instruction(instruction) for instruction in parting.find_difference()] == [
+    assert divergence is not None
+    assert [describe_instruction(instruction) for instruction in divergence.find_difference()] == [
         "`%negate.2 = f32[4] negate(%parameter.1)`",
         "`%sine.2 = f32[4] sine(%parameter.1)`",
     ]
@@ -112,17 +121,17 @@ def test_where_a_schedule_differs_what_runs_nothing_is_passed_over(name: str, tm
 
     one = load_states(write_scheduled(tmp_path / "one", (0, 1, 2, 3, 4)))
     moved = load_states(write_scheduled(tmp_path / "moved", (0, 2, 3, 1, 4)))
-    parting = find_parting(one, moved)
-    assert parting is not None
-    assert [one.opcode if one else "" for one in parting.find_difference()] == ["negate", "sine"]
-    harmless = find_parting(one, load_states(write_scheduled(tmp_path / "harmless", (0, 2, 1, 3, 4))))
+    divergence = find_divergence(one, moved)
+    assert divergence is not None
+    assert [one.opcode if one else "" for one in divergence.find_difference()] == ["negate", "sine"]
+    harmless = find_divergence(one, load_states(write_scheduled(tmp_path / "harmless", (0, 2, 1, 3, 4))))
     assert harmless is not None
     assert [one.opcode if one else "" for one in harmless.find_difference()] == ["negate", name]
 
 
-def test_compiles_that_are_alike_do_not_part_and_a_broken_snapshot_is_an_error(tmp_path: Path) -> None:
+def test_compiles_that_are_alike_do_not_diverge_and_a_broken_snapshot_is_an_error(tmp_path: Path) -> None:
     one, other = write(tmp_path / "one", "aabbb"), write(tmp_path / "other", "abb", numbers=(0, 2, 4))
-    assert find_parting(load_states(one), load_states(other)) is None
+    assert find_divergence(load_states(one), load_states(other)) is None
     one[2].write_bytes(b"no module")
     with pytest.raises(ArtifactError, match=r"0002\.fusion"):
         load_states(one)
