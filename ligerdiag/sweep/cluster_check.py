@@ -1,9 +1,9 @@
-"""`check --scheduler`: the cases of a check on the workers of a Dask scheduler, each in a process of its own.
+"""`check --scheduler`: checks cases on the workers of a Dask scheduler, each in a process of its own.
 
-1. The cases are found here. A task is one case for one target; its report comes back through the scheduler, so no folder has
-   to be shared but the one with the cases.
-2. A worker keeps artifacts in its own cache. What it needs is what a worker of a sweep needs (see `task`).
-3. A case whose worker or process is lost has a report that says so, and so has one that the end of the run came before.
+The cases are found on this machine. A task is one case for one target, and its report comes back through the scheduler,
+so only the folder with the cases has to be shared. A worker keeps artifacts in its own cache and needs the same as a
+worker of a sweep (`task`). A case whose worker or process is lost, or that was not done before the end of the run, has
+a report that says so.
 """
 
 import time
@@ -35,9 +35,9 @@ _UNUSED = "a suppression that no case uses is not reported of a check on a clust
 
 
 def check_on_cluster(options: CheckOptions, address: str, tell: OnProgress) -> CheckReport:
-    """Returns the report that `api.check` has, made by the workers of the scheduler at the address.
+    """Returns the report of `api.check`, made by the workers of the scheduler at the address.
 
-    Raises InputError as `api.check` does, for a scheduler that cannot be reached, and for what only this machine has: a GPU.
+    Raises InputError as `api.check` does, for a scheduler that cannot be reached, and for `--device`.
     """
     require_extra()
     if options.device:
@@ -82,7 +82,7 @@ def check_on_cluster(options: CheckOptions, address: str, tell: OnProgress) -> C
 def _run(
     plan: SweepPlan, options: CheckOptions, address: str, tell: OnProgress
 ) -> Iterator[tuple[str, CheckReport | LigerdiagError]]:
-    """Yields the key of each task with its report, or the reason why it has none."""
+    """Yields the key of each task with its report, or with the error that it has instead."""
     asked = [(task, encode_record(make_options(task, options))) for task in plan.cells.values()]
     if not asked:
         return
@@ -101,7 +101,7 @@ def _run(
 
 
 def make_options(task: SweepTask, options: CheckOptions) -> CheckOptions:
-    """Returns the options with which a worker checks the task's case: in its own cache, with one process."""
+    """Returns the options for a worker: the task's case and target, the worker's cache, and one process."""
     return replace(
         options, selectors=(task.selector,), targets=(task.target,), jobs=1, cache_directory=None, usual_targets=()
     )

@@ -1,14 +1,14 @@
-"""Results by key, in a folder or at any URL that fsspec knows: one JSON a task, there as a whole or not at all.
+"""Stored results of tasks by key, in a folder or at any URL that fsspec supports: one JSON file a task.
 
     <store>/<key>.json      {"format": 3, "key": ..., "task": {case, target, ...}, "dependencies": {file: sha256},
-                             "report": as of check --format json,
+                             "report": the report of check --format json,
                              "data": the whole report, packed, for a page; empty without one}
 
-1. A result is written beside its place and moved there. Two workers that do the same task write the same place.
-2. A store may have been written by anybody who may write to it: what is not a whole result of its key is no result, and its
-   task runs again. So is the result of another task under that key. In a folder, nothing but a regular file is opened.
-3. A store that cannot be reached is no empty one: InputError says what to do, on a worker, too.
-4. A result holds as long as the files that it names, from the root of the case's source, have the sha256 that they had.
+A result is written beside its place and moved there, so two workers may do the same task. Whoever may write to the
+store may have written a file: one that is not a complete result of its key and task does not count, and the task runs
+again. In a folder, only regular files are opened. A store that cannot be reached is not an empty one: it raises
+InputError with a remedy, on a worker, too. A result holds as long as the files that it names have the sha256 that it
+names.
 """
 
 import json
@@ -29,24 +29,24 @@ from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResult:
-    """What one task found."""
+    """The result of one task."""
 
     key: str
     task: Mapping[str, str]
-    """As `describe_task` has it."""
+    """The description of the task, see `describe_task`."""
     dependencies: Mapping[str, str]
-    """Files, from the root of the case's source, to their sha256."""
+    """Files, relative to the root of the case's source, to their sha256."""
     report: Json
-    """As `check --format json` has it, with one case."""
+    """The report of `check --format json`, with one case."""
     data: bytes = b""
-    """The whole report, see `pack_record`, that the page of the case is made of; empty where none is wanted."""
+    """The whole report (`pack_record`), from which the page of the case is made; empty without a page."""
 
 
 class ResultStore:
     """The results at one place."""
 
     def __init__(self, place: str) -> None:
-        """place: a folder, which is made, or a URL. Raises InputError where it cannot be opened, and so does each method."""
+        """place: a folder, which is created, or a URL. Raises InputError, as each method does, if it cannot be reached."""
         core: Any = import_module("fsspec.core")
         self._place = place
         with self._reach("open"):
@@ -55,7 +55,7 @@ class ResultStore:
         self._is_folder = "file" in (self._files.protocol, *self._files.protocol)
 
     def list_keys(self) -> frozenset[str]:
-        """Returns the keys that have a result, whole or not."""
+        """Returns the keys of all files, whether these are complete results or not."""
         paths: list[Any] = []
         with self._reach("list"):
             self._files.invalidate_cache()
@@ -67,7 +67,7 @@ class ResultStore:
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def find(self, key: str) -> StoredResult | None:
-        """Returns the result of the key; None where there is none, or something else in its place."""
+        """Returns the result of the key; None if there is none, or the file is not a complete result of that key."""
         path = self._locate(key)
         try:
             with self._reach("read"):
@@ -86,7 +86,7 @@ class ResultStore:
             return None
 
     def _read(self, path: str) -> bytes:
-        """Returns the bytes of a file, one more than the bound at most; OSError for anything else in its place."""
+        """Returns the bytes of a file, at most one more than the bound. Raises OSError for anything but a regular file."""
         if self._is_folder:
             try:
                 return read_untrusted(Path(path), MAXIMUM_JSON_BYTES)
@@ -118,7 +118,7 @@ class ResultStore:
 
     @contextmanager
     def _reach(self, what: str) -> Generator[None]:
-        """Turns what each kind of store raises in its own way into an InputError; what a read says of one file stays."""
+        """Turns the errors of any kind of store into InputError; an error of reading one file is passed on."""
         try:
             yield
         except Exception as error:
@@ -129,7 +129,7 @@ class ResultStore:
                 "install it, on every worker, too"
                 if isinstance(error, ImportError)
                 else "see that the address is right, that it can be reached from here and from every worker, and that the"
-                " credentials, or the folder's owner, allow it; then the same command goes on"
+                " credentials, or the folder's owner, allow it; then the same command continues"
             )
             raise InputError(f"cannot {what} the store `{self._place}`: {said}: {advice}") from error
 
@@ -138,5 +138,5 @@ class ResultStore:
 
 
 def resolve_place(place: str, folder: Path) -> str:
-    """Returns a URL as it is, a path absolute: workers may have another current folder."""
+    """Returns a URL unchanged, and a path as an absolute one: workers may have another current folder."""
     return place if "://" in place or "::" in place else str((folder / place).absolute())

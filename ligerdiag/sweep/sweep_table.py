@@ -1,7 +1,7 @@
-"""The result of a sweep as files: a Parquet table, a CSV, reports as of `check`, and a page; and what differs between two.
+"""Writes the results of a sweep: a Parquet table, a CSV, reports as of `check`, and a page; compares two sweeps.
 
-A verdict changed where a cell says something else than the nearest cell to its left that says anything. A cell that says
-nothing, as its task has no result, is no change: it is not known.
+A cell is marked as changed if its verdicts differ from those of the nearest cell to its left that has any. A cell
+without a result is not a change.
 """
 
 import csv
@@ -35,14 +35,14 @@ from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.untrusted_files import MAXIMUM_UNPACKED_RATIO, SANDBOX_ANSWER_BYTES, SMALL_UNPACKED_BYTES
 
 PAGES = "pages"
-"""Folder beside the matrix."""
+"""Folder of the cases' pages, beside the matrix."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 _SILENT = frozenset({Status.ERROR, Status.NOT_CHECKED})
-"""Statuses of cells that say nothing of the program."""
+"""Statuses of cells without verdicts."""
 
 
 def render_parquet(rows: Sequence[SweepRow]) -> bytes:
-    """Returns the table, a row a cell; `outputs` is a map from name to verdict."""
+    """Returns a table with a row for each cell; `outputs` is a map from name to verdict."""
     pa: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     text = pa.string()
@@ -69,7 +69,7 @@ def read_parquet(path: Path) -> tuple[SweepRow, ...]:
         records = cast("list[dict[str, Any]]", parquet.read_table(path).to_pylist())
         for record in records:
             record["outputs"] = dict(record["outputs"])
-            record.setdefault("sizes", DEFAULT)  # what older tables do not have
+            record.setdefault("sizes", DEFAULT)  # older tables lack it
             record.setdefault("given_sizes", "")
         return tuple(decode_record(SweepRow, record) for record in records)
     except (OSError, ValueError, KeyError, TypeError, NotImplementedError, FieldError) as error:
@@ -77,7 +77,7 @@ def read_parquet(path: Path) -> tuple[SweepRow, ...]:
 
 
 def render_csv(rows: Sequence[SweepRow]) -> str:
-    """Returns the same as text, with a header."""
+    """Returns the table as CSV, with a header."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [one.name for one in fields(SweepRow)]
@@ -91,19 +91,19 @@ def render_csv(rows: Sequence[SweepRow]) -> str:
 
 
 def render_reports(report: SweepReport) -> Iterator[tuple[str, str]]:
-    """Yields a file name and a report in the form of `check --format json` for each column that has results."""
+    """Yields for each column with results a file name and a report of `check --format json`."""
     for column, reports in report.reports.items():
         yield f"{name_column(column)}.json", json.dumps(join_reports(reports), indent=1) + "\n"
 
 
 def name_column(column: SweepColumn) -> str:
-    """Returns a file name without its ending: `default-h100-none`."""
+    """Returns a file name without its suffix, such as `default-h100-none`."""
     return "-".join(_UNSAFE.sub("_", part) for part in column.name.split(" "))
 
 
 def join_reports(reports: Sequence[Json]) -> dict[str, object]:
-    """Returns one report of the cases of all, of the same toolchain and target; a suppression that one case does not use is
-    not called unused."""
+    """Joins reports of the same toolchain and target to one. Unused suppressions are dropped: another case may use
+    them."""
     codes = [code for one in reports if isinstance(code := one.get("exit_code"), int)]
     return {
         **reports[0],
@@ -116,7 +116,7 @@ def join_reports(reports: Sequence[Json]) -> dict[str, object]:
 
 
 def choose_exit_code(codes: Sequence[int]) -> int:
-    """Returns the one that counts, by the precedence of `check`: 2, 3, 1, 4, and 5 where nothing else is there."""
+    """Returns the first of 2, 3, 1, 4 among the codes, as `check` does; 5 if there are no others, else 0."""
     for code in (2, 3, 1, 4):
         if code in codes:
             return code
@@ -145,7 +145,7 @@ def render_page(report: SweepReport) -> str:
 
 
 def _make_cells(rows: Sequence[SweepRow | None], pages: Mapping[str, str]) -> Iterator[MatrixCell | None]:
-    """rows: None where the sizes of the column give no such case."""
+    """Yields the cells of one case. rows: None for a column whose sizes give no such case."""
     before: SweepRow | None = None
     for row in rows:
         if row is None:
@@ -164,10 +164,9 @@ def _make_cells(rows: Sequence[SweepRow | None], pages: Mapping[str, str]) -> It
 
 
 def render_case_page(data: bytes, case_id: str) -> str:
-    """Returns the page that `check --html` writes of the case, whose way back leads to the matrix; "" where the data is no
-    report of it.
+    """Returns the page of the case, as `check --html` writes it, with a link back to the matrix; "" for broken data.
 
-    data: as `pack_record` made it of a CheckReport, by whoever wrote the store.
+    data: a packed CheckReport (`pack_record`) from the store, which is not trusted.
     """
     try:
         bound = min(max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data)), SANDBOX_ANSWER_BYTES)
@@ -180,29 +179,29 @@ def render_case_page(data: bytes, case_id: str) -> str:
 
 
 def says_other(one: SweepRow, other: SweepRow) -> bool:
-    """Returns whether both are known and an output has another verdict, or is not there."""
+    """Returns whether both cells have verdicts, and these differ."""
     return not {one.status, other.status} & _SILENT and one.outputs != other.outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepChange:
-    """A cell that two sweeps say different things of."""
+    """A cell whose verdicts differ between two sweeps."""
 
     case: str
     column: SweepColumn
     outputs: tuple[tuple[str, str, str], ...]
-    """Name, verdict of the first, verdict of the second; empty where it has none."""
+    """Name, verdict in the first sweep, verdict in the second; empty for an output that is missing there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepDifference:
-    """What two sweeps say of the cells that both have."""
+    """The comparison of two sweeps."""
 
     changes: tuple[SweepChange, ...]
     compared: int
-    """Cells that both know something of."""
+    """Cells with verdicts in both."""
     unknown: int
-    """Cells that both have, and that one of them could not analyse."""
+    """Cells of both without verdicts in at least one."""
     first_only: int
     second_only: int
 
@@ -226,7 +225,7 @@ def compare_sweeps(first: Sequence[SweepRow], second: Sequence[SweepRow]) -> Swe
 
 
 def _index(rows: Sequence[SweepRow]) -> dict[tuple[str, str, SweepColumn], SweepRow]:
-    """Two files of one name with a case of one id are told apart by neither sweep: the last one counts."""
+    """Returns the rows by case, file name and column. Of two files of the same name the last one counts."""
     return {(row.case, Path(row.source).name, row.column): row for row in rows}
 
 

@@ -77,7 +77,7 @@ def test_the_command_line_hands_the_declarations_of_the_file_on(folder: Path, ru
     assert run_cli("check", *words, cwd=folder).code == 1
     outcome = run_cli("check", *words, "--config", config, cwd=folder)
     assert outcome.code == 0
-    assert "note: what `forging_kernel` does is declared" in outcome.out
+    assert "note: the effects of `forging_kernel` are declared" in outcome.out
 
 
 LIBRARY = """
