@@ -29,7 +29,7 @@ from ligerdiag.run_options import CheckOptions
 from ligerdiag.workers.pool import count_cores
 from tools.corpus import CORPUS, read_corpus
 from tools.fuzz.drawing import draw_program
-from tools.fuzz.processes import Share, append_row, run_shares, serve_share
+from tools.fuzz.processes import Workload, append_row, run_workloads, serve_workload
 from tools.fuzz.source import render_case_file
 
 BATCH = 24
@@ -82,24 +82,24 @@ class OrdersRow:
         ]
 
 
-def judge_share(share: Share) -> None:
-    """Judges the share's programs, on one core, and appends a row for each."""
-    folder = Path(share.directory)
-    for start in range(0, len(share.seeds), BATCH):
-        if share.is_over:
+def judge_workload(workload: Workload) -> None:
+    """Judges the workload's programs, on one core, and appends a row for each."""
+    folder = Path(workload.directory)
+    for start in range(0, len(workload.seeds), BATCH):
+        if workload.is_over:
             return
-        seeds = share.seeds[start : start + BATCH]
+        seeds = workload.seeds[start : start + BATCH]
         path = folder / "batches" / f"programs_{seeds[0]}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_programs(seeds, twins=(folder / TWINS).exists()), encoding="utf-8")
         cache = folder / f"cache-{os.getpid()}"
         options = CheckOptions(
             selectors=(str(path),),
-            targets=(share.target,),
-            usual_targets=(share.target,),
+            targets=(workload.target,),
+            usual_targets=(workload.target,),
             jobs=1,
-            timeout=share.timeout,
-            orders=share.orders,
+            timeout=workload.timeout,
+            orders=workload.orders,
             cache_directory=cache,
         )
         report = check(options)
@@ -201,8 +201,8 @@ def run(  # noqa: PLR0917 - typer reads the options from the signature
     seeds = [one for one in chosen if one not in known]
     processes = min(jobs or count_cores(), -(-len(seeds) // 4)) if seeds else 0
     until = time.time() + 60 * minutes
-    shares = [
-        Share(
+    workloads = [
+        Workload(
             directory=str(folder.resolve()),
             seeds=tuple(seeds[number::processes]),
             target=target,
@@ -216,7 +216,7 @@ def run(  # noqa: PLR0917 - typer reads the options from the signature
     def tell(progress: Progress) -> None:
         typer.echo(f"{progress.done}/{progress.total}", err=True)
 
-    faults = run_shares("tools.orders", shares, folder / "orders.jsonl", tell)
+    faults = run_workloads("tools.orders", workloads, folder / "orders.jsonl", tell)
     for fault in faults:
         typer.echo(fault, err=True)
     for cache in folder.glob("cache-*"):
@@ -245,4 +245,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         app()
     else:
-        serve_share(judge_share)
+        serve_workload(judge_workload)

@@ -21,10 +21,10 @@ from tools.fuzz.judged_programs import (
     FuzzOptions,
     FuzzReport,
     JudgedProgram,
+    find_contradictions,
     find_words,
     judge_case,
     load_rows,
-    sort_out,
 )
 
 ROW = JudgedProgram(seed=3, target="h100", outputs={"v": ("fresh", "fresh")})
@@ -90,11 +90,11 @@ def test_programs_of_another_target_are_not_added_to(tmp_path: Path) -> None:
 def test_what_all_draws_say_decides_whether_a_verdict_is_contradicted(
     verdict: str, first: str, look: tuple[str, float], kinds: list[str]
 ) -> None:
-    row = sort_out(replace(ROW, outputs={"v": (verdict, first)}, looks={"v": look}))
+    row = find_contradictions(replace(ROW, outputs={"v": (verdict, first)}, looks={"v": look}))
     assert list(row.contradictions) == kinds
     if kinds == ["verdict-clobbered-right"]:
         notes = ("the loop around `carry_kernel` was unrolled or removed: its iterations are not told apart",)
-        limited = sort_out(replace(row, contradictions={}, notes=notes))
+        limited = find_contradictions(replace(row, contradictions={}, notes=notes))
         assert (limited.contradictions, list(limited.limits)) == ({}, kinds)
 
 

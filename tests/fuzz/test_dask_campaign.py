@@ -8,24 +8,24 @@ import pytest
 from ligerdiag.errors import InputError
 from ligerdiag.sweep.task import UnfitWorker
 from tools.fuzz.campaign import run_campaign
-from tools.fuzz.dask_campaign import answer_portion, plan_portions
+from tools.fuzz.dask_campaign import judge_task, plan_tasks
 from tools.fuzz.judged_programs import FuzzOptions
-from tools.fuzz.processes import Share
+from tools.fuzz.processes import Workload
 
-SHARE = Share(directory="out", seeds=tuple(range(30)), target="h100", timeout=60.0)
+SHARE = Workload(directory="out", seeds=tuple(range(30)), target="h100", timeout=60.0)
 
 
 def test_every_seed_is_in_one_task_and_tasks_are_told_apart() -> None:
-    tasks = plan_portions(SHARE)
-    assert [seed for task in tasks for seed in task.share.seeds] == list(SHARE.seeds)
-    assert len({task.key for task in (*tasks, *plan_portions(replace(SHARE, target="a100")))}) == 2 * len(tasks)
-    assert plan_portions(SHARE) == tasks
+    tasks = plan_tasks(SHARE)
+    assert [seed for task in tasks for seed in task.workload.seeds] == list(SHARE.seeds)
+    assert len({task.key for task in (*tasks, *plan_tasks(replace(SHARE, target="a100")))}) == 2 * len(tasks)
+    assert plan_tasks(SHARE) == tasks
 
 
 def test_a_worker_with_another_ligerdiag_draws_other_programs_and_refuses() -> None:
-    task = replace(plan_portions(SHARE)[0], fingerprint="another")
+    task = replace(plan_tasks(SHARE)[0], fingerprint="another")
     with pytest.raises(UnfitWorker, match="use one checkout"):
-        answer_portion(task, None)
+        judge_task(task, None)
 
 
 def test_a_scheduler_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

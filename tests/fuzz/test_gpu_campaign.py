@@ -11,9 +11,9 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Attribution, DeviceOutput, Verdict
 from ligerdiag.model.report import Coverage, Inspection
 from tools.fuzz import gpu_campaign
-from tools.fuzz.gpu_campaign import DeviceRow, describe_run, load_device_rows, make_device_environment, plan_shares
+from tools.fuzz.gpu_campaign import DeviceRow, describe_run, load_device_rows, make_device_environment, plan_workloads
 from tools.fuzz.judged_programs import FuzzOptions, JudgedProgram, find_words
-from tools.fuzz.processes import append_row, count_lines, run_shares
+from tools.fuzz.processes import append_row, count_lines, run_workloads
 
 OPTIONS = FuzzOptions(directory=Path("out"), jobs=8, minutes=1)
 ROW = DeviceRow(judged=JudgedProgram(seed=5, target="device"), devices=1)
@@ -22,13 +22,17 @@ ANSWER = DeviceAnswer(key="k", device="NVIDIA H200", count=1, milliseconds=1.0, 
 
 def test_a_program_of_one_device_gets_one_gpu_and_others_get_all() -> None:
     missing = {seed: 2 if seed % 4 == 0 else 1 for seed in range(100)}
-    shares = plan_shares(missing, ("GPU-a", "GPU-b"), OPTIONS)
-    assert sorted(seed for share in shares for seed in share.seeds) == list(missing)
-    for share in shares:
-        assert {missing[seed] for seed in share.seeds} == {2 if "," in share.gpus else 1}
-    assert [share.gpus for share in shares].count("GPU-a") == [share.gpus for share in shares].count("GPU-b") == 3
-    assert [share.gpus for share in shares].count("GPU-a,GPU-b") == 2
-    assert plan_shares({}, ("GPU-a",), OPTIONS) == ()
+    workloads = plan_workloads(missing, ("GPU-a", "GPU-b"), OPTIONS)
+    assert sorted(seed for workload in workloads for seed in workload.seeds) == list(missing)
+    for workload in workloads:
+        assert {missing[seed] for seed in workload.seeds} == {2 if "," in workload.gpus else 1}
+    assert (
+        [workload.gpus for workload in workloads].count("GPU-a")
+        == [workload.gpus for workload in workloads].count("GPU-b")
+        == 3
+    )
+    assert [workload.gpus for workload in workloads].count("GPU-a,GPU-b") == 2
+    assert plan_workloads({}, ("GPU-a",), OPTIONS) == ()
 
 
 def test_a_device_sees_its_gpus_alone_and_does_not_tune(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +81,9 @@ def test_without_a_gpu_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_process_that_ends_is_told_of() -> None:
-    (share,) = plan_shares({1: 1}, ("GPU-a",), OPTIONS)
+    (workload,) = plan_workloads({1: 1}, ("GPU-a",), OPTIONS)
     told: list[Any] = []
-    (fault,) = run_shares("ligerdiag.no_such_module", [share], Path("none"), told.append)
+    (fault,) = run_workloads("ligerdiag.no_such_module", [workload], Path("none"), told.append)
     assert "exit code 1" in fault
     assert "no_such_module" in fault
     assert [one.total for one in told] == [1]

@@ -1,20 +1,20 @@
-"""A campaign: seeds to programs, each compiled, judged and replayed; what contradicts itself is shrunk to a case file.
+"""A campaign: compiles, judges and replays the programs of some seeds, and shrinks contradictions to case files.
 
 In the campaign's directory:
 
-    programs.jsonl          one line a program, written as soon as it is known; a campaign goes on behind what is there
-    contradictions/         `SEED-KIND.py`, a case file that stands alone, for each contradiction
-    batches/, cache/        what is being worked on; artifacts of programs without contradictions are removed
+    programs.jsonl          one line a program, written when it is judged; a campaign continues after the lines there
+    contradictions/         `SEED-KIND.py`, a case file that needs no other file, for each contradiction
+    batches/, cache/        files in use; artifacts of programs without contradictions are removed
 
 Kinds of contradictions:
 
     order        an output that is called fresh has other numbers in another legal order of its schedule
-    verdict      the schedule's verdict on an output and its numbers cannot both be true. Right are numbers in all of
-                 several draws, see `more_draws`: in one, errors may cancel out, or hide in a branch
+    verdict      the verdict on an output and its numbers cannot both be true. Numbers are right if they are so in all of
+                 several draws (`more_draws`): in one draw, errors may cancel out or hide in a branch
     reference    program order, on numbers, differs from the formulas in plain jnp
     fault        a rule or a replay fails
 
-Where XLA aborts, and where a program holds what replay does not compute, nothing is contradicted: the line says so.
+A program that XLA aborts, or that replay does not cover, contradicts nothing: its line has the reason.
 """
 
 import shutil
@@ -41,43 +41,44 @@ from tools.fuzz.judged_programs import (
     FuzzOptions,
     FuzzReport,
     JudgedProgram,
+    add_looks,
     judge_case,
     list_doubted,
     list_trusted,
     load_rows,
-    look_again,
 )
-from tools.fuzz.processes import Share, append_row, read_processor_seconds, run_shares, serve_share
+from tools.fuzz.processes import Workload, append_row, read_processor_seconds, run_workloads, serve_workload
 from tools.fuzz.programs import RandomProgram
 from tools.fuzz.shrink import measure, shrink
 from tools.fuzz.source import render_case_file
 
 BATCH = 24
-"""Programs of one file: a process that is ended loses no more than these."""
+"""Programs in one file: a process that is ended loses at most these."""
 LEAST = 4
-"""Programs that a process is started for."""
+"""The fewest programs for which another process is started."""
 type Judge = Callable[[Sequence[RandomProgram], str], Mapping[int, JudgedProgram]]
-"""Some programs of one seed and a kind of contradiction to the rows of those that could be judged, by variant."""
+"""Judges variants of one program for a kind of contradiction; returns the rows of those that could be judged, by
+variant."""
 
 
 def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> FuzzReport:
-    """Judges the programs of these seeds that are not known yet. Raises InputError for a directory of other programs."""
+    """Judges the programs that have no row yet. Raises InputError for a directory of other programs."""
     report = FuzzReport(rows=load_rows(options.directory, options.target))
     before = len(report.rows)
     seeds = [seed for seed in range(options.first, options.first + options.count) if seed not in report.rows]
-    shares = plan_shares(seeds, options if options.scheduler is None else replace(options, jobs=1))
+    workloads = plan_workloads(seeds, options if options.scheduler is None else replace(options, jobs=1))
     started, path = read_processor_seconds(), options.directory / "programs.jsonl"
 
     elsewhere = 0.0
     with work_until_ended() as work:
         if options.scheduler is not None:
-            for share in shares:
-                report.faults, elsewhere = judge_on_cluster(share, options.scheduler, path, tell)
-        elif len(shares) > 1:
-            report.faults = run_shares("tools.fuzz.campaign", shares, path, tell)
+            for workload in workloads:
+                report.faults, elsewhere = judge_on_cluster(workload, options.scheduler, path, tell)
+        elif len(workloads) > 1:
+            report.faults = run_workloads("tools.fuzz.campaign", workloads, path, tell)
         else:
-            for share in shares:
-                judge_share(share, tell)
+            for workload in workloads:
+                judge_workload(workload, tell)
     report.ended_by = work.ending
     report.rows = load_rows(options.directory, options.target)
     report.judged, report.seconds = len(report.rows) - before, elsewhere + read_processor_seconds() - started
@@ -95,10 +96,10 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
     return report
 
 
-def plan_shares(seeds: Sequence[int], options: FuzzOptions) -> tuple[Share, ...]:
-    """The programs over the processes."""
+def plan_workloads(seeds: Sequence[int], options: FuzzOptions) -> tuple[Workload, ...]:
+    """Divides the programs among processes."""
     count = min(options.jobs or count_cores(), -(-len(seeds) // LEAST))
-    plain = Share(
+    plain = Workload(
         directory=str(options.directory),
         seeds=(),
         target=options.target,
@@ -109,19 +110,25 @@ def plan_shares(seeds: Sequence[int], options: FuzzOptions) -> tuple[Share, ...]
     return tuple(replace(plain, seeds=tuple(seeds[number::count])) for number in range(count))
 
 
-def judge_share(share: Share, tell: Callable[[Progress], None] = ignore_progress) -> None:
-    """Judges the share's programs batch by batch, on one core, and appends a row for each."""
+def judge_workload(workload: Workload, tell: Callable[[Progress], None] = ignore_progress) -> None:
+    """Judges the workload's programs batch by batch, on one core, and appends a row for each."""
     options = FuzzOptions(
-        directory=Path(share.directory), target=share.target, timeout=share.timeout, jobs=1, orders=share.orders
+        directory=Path(workload.directory),
+        target=workload.target,
+        timeout=workload.timeout,
+        jobs=1,
+        orders=workload.orders,
     )
-    for start in range(0, len(share.seeds), BATCH):
-        if share.is_over:
+    for start in range(0, len(workload.seeds), BATCH):
+        if workload.is_over:
             break
-        _judge_batch(share.seeds[start : start + BATCH], options, _count_behind(tell, start, len(share.seeds)))
+        _judge_batch(
+            workload.seeds[start : start + BATCH], options, _report_in_campaign(tell, start, len(workload.seeds))
+        )
 
 
 def _judge_batch(seeds: Sequence[int], options: FuzzOptions, tell: Callable[[Progress], None]) -> None:
-    """Raises RunEnded when it was ended."""
+    """Judges the programs and appends their rows. Raises RunEnded if the run was ended."""
     rows = _judge([draw_program(seed) for seed in seeds], options, tell)
     for case, row in rows:
         append_row(options.directory / "programs.jsonl", row)
@@ -132,7 +139,7 @@ def _judge_batch(seeds: Sequence[int], options: FuzzOptions, tell: Callable[[Pro
 def _judge(
     programs: Sequence[RandomProgram], options: FuzzOptions, tell: Callable[[Progress], None], *, reference: bool = True
 ) -> list[tuple[CaseReport, JudgedProgram]]:
-    """Checks the programs, and draws more arguments for each. Raises RunEnded when that was ended."""
+    """Checks the programs, and replays each on more arguments. Raises RunEnded if the run was ended."""
     path, checked = _check(programs, options, tell, reference=reference)
     _require_whole(checked)
     cache, (source,) = Cache(options.directory / "cache"), parse_selectors((str(path),), path.parent)[0].sources
@@ -165,14 +172,14 @@ def _judge(
                 more = DrawsAnswer() if future is None else future.result()
             except LigerdiagError as error:
                 more = DrawsAnswer(not_covered=describe_error(error))
-            rows.append((case, look_again(row, more)))
+            rows.append((case, add_looks(row, more)))
     return rows
 
 
 def write_contradictions(report: FuzzReport, options: FuzzOptions, judge: Judge) -> None:
-    """Writes each case file that is not there yet, also those that an ended run left out.
+    """Writes the case file of each contradiction that has none yet, including those that an ended run left out.
 
-    judge: what tries smaller programs.
+    judge: tries smaller programs.
     """
     folder = options.directory / "contradictions"
     for seed, row in report.rows.items():
@@ -185,7 +192,7 @@ def write_contradictions(report: FuzzReport, options: FuzzOptions, judge: Judge)
 
 
 def _require_whole(checked: CheckReport) -> None:
-    """Ends the campaign where a check beside was ended: what it was for is left to the next run."""
+    """Raises RunEnded if the check was ended: its programs are left to the next run."""
     if checked.interrupted:
         raise RunEnded(checked.ended_by)
 
@@ -202,7 +209,7 @@ def _render_contradiction(
     options: FuzzOptions,
     judge: Judge,
 ) -> str:
-    """Shrinks the program while it shows this kind; returns what is left as the source of a case file."""
+    """Shrinks the program while it shows this contradiction; returns the source of a case file."""
     words = row.contradictions[kind]
 
     def find_shown(some: Sequence[RandomProgram]) -> Sequence[RandomProgram]:
@@ -222,7 +229,7 @@ def _render_contradiction(
 def _check(
     programs: Sequence[RandomProgram], options: FuzzOptions, tell: Callable[[Progress], None], *, reference: bool = True
 ) -> tuple[Path, CheckReport]:
-    """Returns the file of the programs and what `check` says of them."""
+    """Writes the programs to a file and checks it; returns its path and the report."""
     folder = options.directory / "batches"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"programs_{programs[0].seed}{'_smaller' if programs[0].variant else ''}.py"
@@ -243,8 +250,8 @@ def _check(
     )
 
 
-def _count_behind(tell: Callable[[Progress], None], done: int, total: int) -> Callable[[Progress], None]:
-    """Reports the steps of a batch as those of the campaign."""
+def _report_in_campaign(tell: Callable[[Progress], None], done: int, total: int) -> Callable[[Progress], None]:
+    """Returns a function that reports progress in a batch as progress of the campaign."""
 
     def told(p: Progress) -> None:
         here = p.done if p.phase.startswith("replay") else 0
@@ -258,4 +265,4 @@ def _rename_phase(tell: Callable[[Progress], None], phase: str) -> Callable[[Pro
 
 
 if __name__ == "__main__":
-    serve_share(judge_share)
+    serve_workload(judge_workload)

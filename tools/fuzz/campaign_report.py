@@ -8,14 +8,14 @@ from tools.fuzz.programs import KINDS, find_kind
 
 
 def render_fuzz_report(report: FuzzReport) -> str:
-    """Returns the table of verdicts by numbers, every contradiction, and what a program costs."""
+    """Returns the table of verdicts by numbers, every contradiction, and the processor time of a program."""
     outputs = report.count_outputs()
     numbers = list(dict.fromkeys(number for _, number in sorted(outputs)))
     lines = [f"{len(report.rows)} programs, {sum(outputs.values())} outputs: verdict by what their numbers say"]
     lines += [_render_row("", numbers)]
     for verdict in dict.fromkeys(verdict for verdict, _ in sorted(outputs)):
         lines.append(_render_row(verdict, [str(outputs[verdict, number]) for number in numbers]))
-    lines += ["", *_render_shares(outputs), *_render_kinds(report)]
+    lines += ["", *_render_ratios(outputs), *_render_kinds(report)]
     contradictions = report.list_contradictions()
     lines += ["", f"{len(contradictions)} contradictions" + (":" if contradictions else "")]
     lines += [f"  seed {seed}: {words}" for seed, words in contradictions]
@@ -27,7 +27,7 @@ def render_fuzz_report(report: FuzzReport) -> str:
     if report.left_out:
         lines += ["", f"{report.left_out} programs left out: they need more GPUs than there are"]
     if report.faults:
-        lines += ["", *report.faults, "the same command goes on with what is missing"]
+        lines += ["", *report.faults, "the same command continues with the missing programs"]
     if report.judged:
         lines += [
             "",
@@ -36,17 +36,17 @@ def render_fuzz_report(report: FuzzReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _render_shares(outputs: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """Yields how many wrong outputs are called right, and how many right ones wrong."""
+def _render_ratios(outputs: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """Yields a line on wrong outputs that are called right, and one on right outputs that are called wrong."""
     for words, called, phrase in (("wrong", CALLED_RIGHT, "called right"), ("right", CALLED_WRONG, "called wrong")):
         every = sum(count for (_, said), count in outputs.items() if said == words)
         found = sum(count for (verdict, said), count in outputs.items() if said == words and verdict in called)
-        share = f" ({found / every:.1%})" if every else ""
-        yield f"{found} of {every} {words} outputs are {phrase}{share}"
+        ratio = f" ({found / every:.1%})" if every else ""
+        yield f"{found} of {every} {words} outputs are {phrase}{ratio}"
 
 
 def _render_kinds(report: FuzzReport) -> Iterator[str]:
-    """Yields a table of the programs with Refs by what is due in them, where there are any."""
+    """Yields a table of the programs with Refs by kind, if there are any."""
     counts: Counter[tuple[str, str]] = Counter()
     for seed, row in report.rows.items():
         kind = find_kind(seed)

@@ -23,36 +23,36 @@ from ligerdiag.sweep.grid import compute_fingerprint
 from ligerdiag.sweep.task import TaskDied, UnfitWorker
 from ligerdiag.toolchains.catalogue import DEFAULT
 from tools.fuzz.judged_programs import JudgedProgram, load_known
-from tools.fuzz.processes import Share, append_row, read_processor_seconds, run_shares
+from tools.fuzz.processes import Workload, append_row, read_processor_seconds, run_workloads
 
 PORTION = 12
-"""Programs of one task."""
+"""Programs in one task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
-    """A task: plain data."""
+class WorkloadTask:
+    """A task for a Dask worker, as plain data."""
 
     key: str
-    share: Share
-    """Its seeds; the worker has a folder of its own."""
+    workload: Workload
+    """The seeds of the task; its directory is that of the worker."""
     fingerprint: str
-    """sha256 of the ligerdiag that asks, and of the versions that it has."""
+    """sha256 of the client's ligerdiag, tools/fuzz and versions of the toolchain."""
     toolchain: str = DEFAULT
 
 
-def judge_on_cluster(share: Share, address: str, path: Path, tell: OnProgress) -> tuple[tuple[str, ...], float]:
-    """Judges the share's programs by the workers of that scheduler, and appends a row for each to the file at `path`.
+def judge_on_cluster(workload: Workload, address: str, path: Path, tell: OnProgress) -> tuple[tuple[str, ...], float]:
+    """Has the workers of the scheduler judge the programs, and appends a row for each to the file at `path`.
 
-    Returns what went wrong, a line a cause, and the processor seconds of the workers. Raises InputError where there is no
+    Returns a line for each kind of failure, and the processor seconds of the workers. Raises InputError if there is no
     scheduler.
     """
     require_extra()
     path.parent.mkdir(parents=True, exist_ok=True)
-    tasks, faults, seconds = plan_portions(share), dict[str, None](), 0.0
+    tasks, faults, seconds = plan_tasks(workload), dict[str, None](), 0.0
     with open_cluster(address, None) as client:
         started, done = time.monotonic(), 0
-        for task, result in run_tasks(client, answer_portion, [(task, None) for task in tasks]):
+        for task, result in run_tasks(client, judge_task, [(task, None) for task in tasks]):
             if isinstance(result, LigerdiagError):
                 faults[str(result)] = None
             else:
@@ -60,33 +60,36 @@ def judge_on_cluster(share: Share, address: str, path: Path, tell: OnProgress) -
                 for row in rows:
                     append_row(path, decode_record(JudgedProgram, row))
                 seconds += cost
-            done += len(task.share.seeds)
-            said = describe_rate(done, len(share.seeds), time.monotonic() - started)
-            tell(Progress(phase="judge", event="finished", done=done, total=len(share.seeds), case_id=said))
-            if share.is_over:
+            done += len(task.workload.seeds)
+            said = describe_rate(done, len(workload.seeds), time.monotonic() - started)
+            tell(Progress(phase="judge", event="finished", done=done, total=len(workload.seeds), case_id=said))
+            if workload.is_over:
                 break
     return tuple(faults), seconds
 
 
-def plan_portions(share: Share) -> Sequence[Portion]:
-    """The share's seeds, a few for each task."""
+def plan_tasks(workload: Workload) -> Sequence[WorkloadTask]:
+    """Divides the workload into tasks of `PORTION` seeds."""
     fingerprint = _fingerprint_sources(DEFAULT)
-    shares = [replace(share, directory="", seeds=seeds, until=None) for seeds in batched(share.seeds, PORTION)]
-    keys = [sha256(repr((fingerprint, one)).encode()).hexdigest() for one in shares]
-    return [Portion(key=key, share=one, fingerprint=fingerprint) for key, one in zip(keys, shares, strict=True)]
+    workloads = [replace(workload, directory="", seeds=seeds, until=None) for seeds in batched(workload.seeds, PORTION)]
+    keys = [sha256(repr((fingerprint, one)).encode()).hexdigest() for one in workloads]
+    return [
+        WorkloadTask(key=key, workload=one, fingerprint=fingerprint) for key, one in zip(keys, workloads, strict=True)
+    ]
 
 
-def answer_portion(task: Portion, words: None) -> tuple[list[object], float]:
-    """On a worker: the rows of the task's programs, as JSON, and processor seconds. Raises UnfitWorker and TaskDied."""
+def judge_task(task: WorkloadTask, words: None) -> tuple[list[object], float]:
+    """Returns, on a worker, the rows of the task's programs as JSON, and processor seconds. Raises UnfitWorker and
+    TaskDied."""
     del words
     if _fingerprint_sources(task.toolchain) != task.fingerprint:
         raise UnfitWorker("a worker has another ligerdiag, tools/fuzz or toolchain than this machine: use one checkout")
     scratch, before = ScratchFolder("fuzz"), read_processor_seconds()
     try:
-        share, path = replace(task.share, directory=str(scratch.path)), scratch.path / "programs.jsonl"
-        faults = run_shares("tools.fuzz.campaign", [share], path, lambda _: None)
+        workload, path = replace(task.workload, directory=str(scratch.path)), scratch.path / "programs.jsonl"
+        faults = run_workloads("tools.fuzz.campaign", [workload], path, lambda _: None)
         rows = load_known(JudgedProgram, path)
-        if faults and len(rows) < len(share.seeds):
+        if faults and len(rows) < len(workload.seeds):
             raise TaskDied(f"the process of a task ended: {faults[0]}")
         return [encode_record(row) for row in rows], read_processor_seconds() - before
     finally:

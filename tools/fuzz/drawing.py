@@ -1,4 +1,4 @@
-"""How a program is drawn from a seed: the same seed, the same program."""
+"""Draws a program from a seed: the same seed gives the same program."""
 
 import random
 from collections.abc import Sequence
@@ -27,21 +27,21 @@ from tools.fuzz.programs import (
 
 @dataclass(slots=True)
 class BlockScope:
-    """What a block can use."""
+    """The values that a block can use."""
 
     own: list[Variable]
-    """What it may overwrite."""
+    """Values that it may overwrite."""
     passed: list[Variable] = field(default_factory=list[Variable])
-    """The caller's values: overwritten by hidden kernels alone."""
+    """Values of the caller, which only hidden kernels overwrite."""
     around: list[Variable] = field(default_factory=list[Variable])
-    """What it may only read."""
+    """Values that it may only read."""
     hot: list[Variable] = field(default_factory=list[Variable])
-    """What was overwritten."""
+    """Values that were overwritten."""
     depth: int = 0
     sharded: bool = False
-    """In a `shard_map`."""
+    """Whether it is inside a `shard_map`."""
     batched: bool = False
-    """In a `vmap`."""
+    """Whether it is inside a `vmap`."""
 
     @property
     def readable(self) -> list[Variable]:
@@ -49,7 +49,7 @@ class BlockScope:
 
 
 def draw_program(seed: int) -> RandomProgram:
-    """The program of this seed."""
+    """Returns the program of this seed."""
     if seed >= REFS:
         from tools.fuzz.drawing_refs import draw_with_refs
 
@@ -73,7 +73,8 @@ def draw_program(seed: int) -> RandomProgram:
 
 
 class Drawer:
-    """kernels: the share of steps that are kernels. hidden: the share of these of which XLA knows nothing."""
+    """Draws steps and blocks. kernels: the fraction of steps that are kernels. hidden: the fraction of kernels with
+    hidden writes."""
 
     def __init__(self, pick: random.Random, devices: int, *, kernels: float, hidden: float) -> None:
         self.pick, self.devices, self.kernels, self.hidden = pick, devices, kernels, hidden
@@ -138,7 +139,7 @@ class Drawer:
             else:
                 word = "bend"
         if word in ("add", "positive") and x.kind.dtype != "float32":
-            word = "left"  # atomics; and a sign that hangs on roundings
+            word = "left"  # atomics; and a sign that depends on rounding
         mode = "hidden" if self.pick.random() < self.hidden else self.pick.choice(MODES)
         if any(value in scope.passed for value in inputs):
             mode = "hidden"
@@ -276,7 +277,10 @@ class Drawer:
         batched: bool = False,
         hidden: tuple[Variable, ...] = (),
     ) -> Body:
-        """A block whose results have these kinds, and `extra` ones of any kind behind them; it does not read `hidden`."""
+        """Returns a block whose results have these kinds, followed by `extra` results of any kind.
+
+        hidden: values around the block that it does not read.
+        """
         around = [v for v in scope.readable if self.pick.random() < 0.4 and not alone and v not in hidden]
         inner = BlockScope(
             own=[] if passed else list(parameters),
@@ -295,7 +299,7 @@ class Drawer:
         return Body(parameters=parameters, steps=tuple(steps), results=tuple(results))
 
     def draw_gradient(self, scope: BlockScope, x: Variable) -> Step:
-        """A gradient by x of a loss whose kernel overwrites what it is called with."""
+        """Returns a step with the gradient by x of a loss whose kernel overwrites its operand."""
         parameter = self.make(x.kind)
         around = [value for value in scope.readable if value.kind.rows == COLUMNS]
         value, steps = parameter, list[Step]()

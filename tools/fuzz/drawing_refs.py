@@ -1,12 +1,13 @@
-"""Programs in the idiom of jax-triton 0.4 and later, drawn from seeds from `REFS` on.
+"""Programs in the style of jax-triton 0.4 and later, drawn from seeds from `REFS` on.
 
-1. Their kernels get Refs, which are frozen or read, or are called by `call_in_place`; some hide what they write, as ever.
-2. Of three seeds one has a derivative around a kernel (`custom_vjp` under `value_and_grad`), and one a loop or a
-   `jax.checkpoint` around one: a differentiated `scan`, a Ref that a loop overwrites, a forward pass that is computed again.
-   The third has what comes.
-3. What is differentiated calls kernels in four ways: a loss whose kernel leaves the gradient, a backward pass whose kernel
-   overwrites the cotangent, a layer that goes on with what its kernel left, and a call beside, whose operand does not
-   depend on what is differentiated by.
+Their kernels get Refs, which are frozen or read, or are called with `call_in_place`; some have hidden writes. Of three
+seeds one gives a derivative around a kernel (`custom_vjp` under `value_and_grad`), one a loop or a `jax.checkpoint`
+around a kernel (a differentiated `scan`, a Ref that a loop overwrites, a forward pass that is computed again), and the
+third any program.
+
+Differentiated code calls kernels in four ways: a loss whose kernel leaves the gradient, a backward pass whose kernel
+overwrites the cotangent, a layer that continues with the overwritten value, and a call whose operand does not depend on
+the variable of the derivative.
 """
 
 import random
@@ -36,11 +37,11 @@ DIFFERENTIATED, REPEATED, _ANY = KINDS
 _LAYERS = ("bend", "left", "upper")
 _DECLARED = (*REF_MODES, "aliased", "out_of_place")
 _WITHOUT_REF = ("in_place", "aliased", "out_of_place")
-"""Of a kernel in what is differentiated without a rule of its own: JAX would differentiate a call with a Ref."""
+"""Modes of a kernel that is differentiated without a rule of its own: JAX would differentiate a call with a Ref."""
 
 
 def draw_with_refs(seed: int) -> RandomProgram:
-    """The program of this seed."""
+    """Returns the program of this seed."""
     pick, due = random.Random(seed), find_kind(seed)
     devices = pick.choice((1, 1, 1, 1, 1, 1, 2, 4))
     drawer = _RefDrawer(pick, devices, kernels=pick.choice((0.15, 0.3)), hidden=pick.choice((0.1, 0.4, 0.8)))
@@ -53,7 +54,7 @@ def draw_with_refs(seed: int) -> RandomProgram:
     scope = BlockScope(list(arguments))
     steps = list(drawer.draw_steps(scope, pick.randrange(1, 4)))
     if due in (DIFFERENTIATED, REPEATED):
-        steps.append(drawer.draw_what_is_due(scope, due))
+        steps.append(drawer.draw_required_step(scope, due))
         scope.own += steps[-1].outputs
     steps += drawer.draw_steps(scope, pick.randrange(1, 5))
     results = tuple(dict.fromkeys([*scope.hot[-3:], *scope.own[-4:]]))
@@ -65,9 +66,9 @@ def draw_with_refs(seed: int) -> RandomProgram:
 
 class _RefDrawer(Drawer):
     _in_descent = False
-    """In a loop that is differentiated: JAX takes a Ref of zeros out of it, and fails."""
+    """Whether a differentiated loop is being drawn: JAX takes a Ref of zeros out of it, and fails."""
 
-    def draw_what_is_due(self, scope: BlockScope, due: str) -> Step:
+    def draw_required_step(self, scope: BlockScope, due: str) -> Step:
         x = self.choose(scope.readable, scope.hot)
         ways: Sequence[Callable[[], Step]] = (
             lambda: self.draw_gradient(scope, x, policies=tuple(POLICIES)[1:] if due == REPEATED else ("plain",)),
@@ -92,7 +93,7 @@ class _RefDrawer(Drawer):
         return super().draw_construct(scope)
 
     def draw_gradient(self, scope: BlockScope, x: Variable, policies: Sequence[str] = ("plain", *POLICIES)) -> Step:
-        """A gradient by x of what one or two kernels, and a loss as a rule, compute from it."""
+        """Returns a step with the gradient by x of a chain with one or two kernels and, usually, a loss."""
         parameter = self.make(x.kind)
         steps, value = self._draw_chain(scope, parameter, self.pick.randrange(1, 5))
         copy = self.make(value.kind)
@@ -105,7 +106,7 @@ class _RefDrawer(Drawer):
         return Step(word="gradient", inputs=(x,), outputs=outputs, blocks=(block,), mode=self.pick.choice(policies))
 
     def _draw_descent(self, scope: BlockScope, x: Variable) -> Step:
-        """A scan that is differentiated by its first state; its body adds an element of a stack."""
+        """Returns a step with a scan that is differentiated by its first state; its body adds an element of a stack."""
         y = self.choose([value for value in scope.readable if value.kind.rows == x.kind.rows], scope.hot)
         state, element = self.make(x.kind), self.make(y.kind)
         dtype = x.kind.dtype if x.kind.dtype == y.kind.dtype else "float32"
@@ -133,7 +134,7 @@ class _RefDrawer(Drawer):
     def _draw_chain(
         self, scope: BlockScope, value: Variable, count: int, *, must_call: bool = False
     ) -> tuple[list[Step], Variable]:
-        """Steps from one value to the next, through each of which is differentiated, and the last value."""
+        """Returns steps from one value to the next, all of them differentiated, and the last value."""
         steps: list[Step] = []
         square = [one for one in scope.readable if one.kind.rows == COLUMNS]
         for number in range(count):
@@ -161,7 +162,8 @@ class _RefDrawer(Drawer):
         return steps, value
 
     def _draw_beside(self, scope: BlockScope, value: Variable) -> tuple[list[Step], Variable]:
-        """A kernel on a value of the surroundings, and the chain's value times what it left."""
+        """Returns steps with a kernel on a value from around the chain, and the chain's value times the overwritten
+        one."""
         fitting = [one for one in scope.readable if one.kind.rows == value.kind.rows]
         if not fitting:
             output = self.make(value.kind)
@@ -180,7 +182,7 @@ class _RefDrawer(Drawer):
         ], output
 
     def _draw_rest(self, value: Variable) -> Sequence[Step]:
-        """A reader of the last value, in some blocks, whose result nobody needs but the loss."""
+        """Returns, for some blocks, a reader of the last value whose result only the loss needs."""
         if self.pick.random() < 0.6:
             return ()
         return (Step(word="weigh", inputs=(value,), numbers=(self.number(),)),)

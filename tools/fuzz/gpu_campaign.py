@@ -1,18 +1,17 @@
-"""A campaign on the GPUs of this machine: each program is compiled for them, run, judged by its own artifact and replayed.
+"""A campaign on the GPUs of this machine: each program is compiled and run there, and that artifact is judged and
+replayed.
 
 In the campaign's directory:
 
-    device.jsonl            one line a program, written as soon as it is known; a campaign goes on behind what is there
-    contradictions/         `SEED-KIND.py`, a case file that stands alone, for each contradiction
-    artifacts/SEED.tar.xz   the device's artifact of a program whose witnesses contradict each other, while there is room
+    device.jsonl            one line a program, written when it is judged; a campaign continues after the lines there
+    contradictions/         `SEED-KIND.py`, a case file that needs no other file, for each contradiction
+    artifacts/SEED.tar.xz   the device's artifact of a program with a contradiction, as long as there is room
 
-1. Three draws of the arguments are run, several times each. What is right is program order, as replay computes it; the
-   error against the formulas in plain jnp stands beside it.
-2. Products are computed in full precision (`JAX_DEFAULT_MATMUL_PRECISION`): what is rounded to TF32 on the way to a
-   maximum or to a branch would hide what is looked for. XLA does not tune: it takes most of the time of a compile.
-3. The replay of the device's artifact says of more draws which outputs are wrong and which are right within what
-   roundings come to, see `replay.service.more_draws`.
-4. A program that needs more GPUs than there are is left out.
+Three draws of the arguments run several times each. Program order, as replay computes it, is right; the row also has
+the error against the formulas in plain jnp. Products are computed in full precision (`JAX_DEFAULT_MATMUL_PRECISION`),
+because a value rounded to TF32 before a maximum or a branch would hide errors. XLA does not autotune, which takes most
+of the time of a compile. The replay of the device's artifact on more draws says which outputs are wrong, and which are
+right up to rounding (`more_draws`). A program that needs more GPUs than the machine has is left out.
 """
 
 import os
@@ -55,24 +54,24 @@ from tools.fuzz.judged_programs import (
     FuzzOptions,
     FuzzReport,
     JudgedProgram,
+    add_looks,
+    find_contradictions,
     list_doubted,
     list_trusted,
     load_known,
-    look_again,
-    sort_out,
 )
-from tools.fuzz.processes import Share, append_row, read_processor_seconds, run_shares, serve_share
+from tools.fuzz.processes import Workload, append_row, read_processor_seconds, run_workloads, serve_workload
 from tools.fuzz.programs import RandomProgram
 from tools.fuzz.source import render_case_file
 
 _FILE = "device.jsonl"
 _ARTIFACT_BYTES = 12 << 20
-"""Of all artifacts that are kept."""
+"""The most bytes of kept artifacts."""
 _TUNING = "xla_gpu_autotune_level"
 _TUNED = {_TUNING: 4}
 _NEEDS_TUNING = "No supported config found"
 _PORTION = 64
-"""Programs of one file."""
+"""Programs in one file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +79,15 @@ class DeviceRow:
     """One line of `device.jsonl`."""
 
     judged: JudgedProgram
-    """The verdict on each output of the device's artifact, and what the device's numbers say."""
+    """The verdict on each output of the device's artifact, and the attribution of the device's numbers."""
     devices: int
     device: str = ""
-    """Such as `NVIDIA H200`."""
+    """Name of the GPU, such as `NVIDIA H200`."""
     numbers: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     reference: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
     """Output name to its error against the formulas in plain jnp, for each draw."""
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Output name to the ids of the rules that found something in it."""
+    """Output name to the ids of the rules with a finding on it."""
 
 
 def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> FuzzReport:
@@ -102,21 +101,21 @@ def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) 
     fitting = [seed for seed, program in programs.items() if program.devices <= len(gpus)]
     report.left_out = len(programs) - len(fitting)
     missing = {seed: programs[seed].devices for seed in fitting if seed not in report.rows}
-    shares = plan_shares(missing, gpus, options)
+    workloads = plan_workloads(missing, gpus, options)
     started = read_processor_seconds()
 
     with work_until_ended() as work:
-        report.faults = run_shares("tools.fuzz.gpu_campaign", shares, path, tell)
+        report.faults = run_workloads("tools.fuzz.gpu_campaign", workloads, path, tell)
     report.rows = load_device_rows(path)
     report.judged, report.seconds = len(report.rows) - before, read_processor_seconds() - started
     report.ended_by = work.ending
     if report.ended_by is None:
-        alone = Share(directory=str(options.directory), seeds=(), target=DEVICE, timeout=options.timeout)
+        alone = Workload(directory=str(options.directory), seeds=(), target=DEVICE, timeout=options.timeout)
 
         def judge(some: Sequence[RandomProgram], kind: str) -> Mapping[int, JudgedProgram]:
-            share = replace(alone, gpus=",".join(gpus[: max(one.devices for one in some)]))
+            workload = replace(alone, gpus=",".join(gpus[: max(one.devices for one in some)]))
             rows: dict[int, JudgedProgram] = {}
-            for program, (row, _) in zip(some, _judge_programs(some, share), strict=True):
+            for program, (row, _) in zip(some, _judge_programs(some, workload), strict=True):
                 rows[program.variant] = row.judged
                 told = Progress(phase=f"shrink {program.seed}", event="finished", done=len(rows), total=len(some))
                 tell(told)
@@ -129,7 +128,7 @@ def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) 
 
 
 def list_gpus() -> tuple[str, ...]:
-    """Returns what CUDA_VISIBLE_DEVICES calls each GPU. Raises InputError where the driver's tool does not list them."""
+    """Returns the name of each GPU for CUDA_VISIBLE_DEVICES. Raises InputError if `nvidia-smi` does not list them."""
     try:
         listed = subprocess.run(
             ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, check=True, timeout=60
@@ -139,14 +138,18 @@ def list_gpus() -> tuple[str, ...]:
     return tuple(listed.stdout.decode().split())
 
 
-def plan_shares(missing: dict[int, int], gpus: Sequence[str], options: FuzzOptions) -> tuple[Share, ...]:
-    """The programs, given with the devices that they need, over the processes: one GPU of their own in turn, or all."""
+def plan_workloads(missing: dict[int, int], gpus: Sequence[str], options: FuzzOptions) -> tuple[Workload, ...]:
+    """Divides the programs among processes, of which each gets one GPU in turn, or all GPUs for programs that need
+    several.
+
+    missing: seed to the number of devices that its program needs.
+    """
     jobs = options.jobs or count_cores()
     alone = [seed for seed, devices in missing.items() if devices == 1]
     together = [seed for seed, devices in missing.items() if devices > 1]
     for_all = min(len(together), max(1, jobs * len(together) // max(1, len(missing))))
     for_one = min(len(alone), max(1, jobs - for_all))
-    plain = Share(
+    plain = Workload(
         directory=str(options.directory), seeds=(), target=DEVICE, timeout=options.timeout, until=options.find_until()
     )
     return (
@@ -159,23 +162,25 @@ def plan_shares(missing: dict[int, int], gpus: Sequence[str], options: FuzzOptio
 
 
 def load_device_rows(path: Path) -> dict[int, JudgedProgram]:
-    """The known programs by seed. Raises InputError."""
+    """Returns the judged programs by seed. Raises InputError for a file that cannot be read."""
     return {row.judged.seed: row.judged for row in load_known(DeviceRow, path)}
 
 
-def judge_share(share: Share) -> None:
-    """Judges the share's programs, each with a row."""
-    directory = Path(share.directory)
-    for start in range(0, len(share.seeds), _PORTION):
-        programs = [draw_program(seed) for seed in share.seeds[start : start + _PORTION]]
-        for row, artifact in _judge_programs(programs, share):
+def judge_workload(workload: Workload) -> None:
+    """Judges the workload's programs, and appends a row for each."""
+    directory = Path(workload.directory)
+    for start in range(0, len(workload.seeds), _PORTION):
+        programs = [draw_program(seed) for seed in workload.seeds[start : start + _PORTION]]
+        for row, artifact in _judge_programs(programs, workload):
             if artifact is not None and row.judged.contradictions:
                 _keep(artifact, directory / "artifacts", row.judged.seed)
             append_row(directory / _FILE, row)
 
 
-def _judge_programs(programs: Sequence[RandomProgram], share: Share) -> Iterator[tuple[DeviceRow, Artifact | None]]:
-    """Yields the row of each program, in their order, and its artifact, which is gone with the next one."""
+def _judge_programs(
+    programs: Sequence[RandomProgram], workload: Workload
+) -> Iterator[tuple[DeviceRow, Artifact | None]]:
+    """Yields the row of each program, in their order, and its artifact, which exists until the next program."""
     scratch = ScratchFolder("fuzz-device")
     try:
         cache, toolchain = Cache(scratch.path / "cache"), current_toolchain()
@@ -185,14 +190,14 @@ def _judge_programs(programs: Sequence[RandomProgram], share: Share) -> Iterator
             with Pool(cache=cache, toolchain=toolchain, jobs=1, templates=templates) as pool:
                 cases = {case.id: case for case in discover_cases((str(path),), pool=pool)}
             with (
-                _open_pool(cache, share, DEVICE_WORKER, make_device_environment(share.gpus)) as devices,
-                _open_pool(cache, share, COMPARISON_WORKER, compute_environment(1)) as replays,
-                _open_pool(cache, share, DRAWS_WORKER, compute_environment(1)) as draws,
+                _open_pool(cache, workload, DEVICE_WORKER, make_device_environment(workload.gpus)) as devices,
+                _open_pool(cache, workload, COMPARISON_WORKER, compute_environment(1)) as replays,
+                _open_pool(cache, workload, DRAWS_WORKER, compute_environment(1)) as draws,
                 open_readers(toolchain, cache, templates) as readers,
             ):
                 bench = _Bench(devices=devices, replays=replays, draws=draws, readers=readers, cache=cache)
                 for program in programs:
-                    if share.is_over:
+                    if workload.is_over:
                         return
                     variant = f"-{program.variant}" if program.variant else ""
                     yield _judge_case(bench, cases[f"fuzz[{program.seed}{variant}]"], program)
@@ -210,18 +215,18 @@ class _Bench:
 
 
 def make_device_environment(gpus: str) -> dict[str, str]:
-    """Returns the variables of a process that runs programs on these GPUs; see 2."""
+    """Returns the environment of a process that runs programs on these GPUs: full precision, no autotuning."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --{_TUNING}=0".strip()
     own = {"CUDA_VISIBLE_DEVICES": gpus, "JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_FLAGS": flags}
     return DEVICE_ENVIRONMENT | own
 
 
-def _open_pool(cache: Cache, share: Share, module: str, environment: dict[str, str]) -> Pool:
+def _open_pool(cache: Cache, workload: Workload, module: str, environment: dict[str, str]) -> Pool:
     return Pool(
         cache=cache,
         toolchain=current_toolchain(),
         jobs=1,
-        timeout=share.timeout,
+        timeout=workload.timeout,
         module=module,
         environment=environment,
         forks=module != DEVICE_WORKER,  # a driver may have been opened by an import
@@ -241,9 +246,9 @@ def _judge_case(bench: _Bench, case: CaseSpec, program: RandomProgram) -> tuple[
         compared = bench.replays.submit(job).result()
         row = describe_run(row, inspection, compared, answer)
         if not compared.not_covered:
-            row = replace(row, judged=_look_again(bench, case, artifact, row))
+            row = replace(row, judged=_draw_more_arguments(bench, case, artifact, row))
     except InputError:
-        raise  # there is no GPU to be had: nothing is said of the program
+        raise  # there is no GPU, which says nothing of the program
     except LigerdiagError as error:
         row = replace(row, judged=replace(row.judged, unjudged=describe_error(error)))
     except Exception as fault:
@@ -267,8 +272,8 @@ def _run(bench: _Bench, case: CaseSpec, results: str) -> tuple[DeviceAnswer, Dev
     raise AssertionError
 
 
-def _look_again(bench: _Bench, case: CaseSpec, artifact: Artifact, row: DeviceRow) -> JudgedProgram:
-    """See 3."""
+def _draw_more_arguments(bench: _Bench, case: CaseSpec, artifact: Artifact, row: DeviceRow) -> JudgedProgram:
+    """Replays the artifact on more arguments; returns the row with what all draws say."""
     judged = row.judged
     doubtful = tuple(name for name in list_trusted(judged) if judged.outputs[name][1] == Attribution.NEITHER)
     request = DrawsRequest(
@@ -282,20 +287,20 @@ def _look_again(bench: _Bench, case: CaseSpec, artifact: Artifact, row: DeviceRo
     try:
         more = bench.draws.submit(make_draws_job(request, bench.draws.timeout)).result()
     except LigerdiagError:
-        return sort_out(judged)  # what the runs say stands
+        return find_contradictions(judged)  # the runs on the GPU decide alone
     lost = [name for name in doubtful if compute_worst(row.numbers[name].errors) <= WRONG * more.noise.get(name, 0.0)]
-    return look_again(_settle(judged, lost), more)
+    return add_looks(_settle(judged, lost), more)
 
 
 def _settle(row: JudgedProgram, lost: Sequence[str]) -> JudgedProgram:
-    """The row where roundings explain the numbers of these outputs: sums of which hardly a digit is left."""
+    """Returns the row with these outputs undecided, because roundings explain their numbers."""
     undecided = {name: (row.outputs[name][0], Attribution.UNDECIDED.value) for name in lost}
     kept = {kind: words for kind, words in row.contradictions.items() if kind.rpartition("-")[2] not in undecided}
     return replace(row, outputs={**row.outputs, **undecided}, contradictions=kept)
 
 
 def describe_run(row: DeviceRow, inspection: Inspection, compared: ComparisonAnswer, answer: DeviceAnswer) -> DeviceRow:
-    """The row with verdicts, numbers, and where they contradict each other."""
+    """Returns the row with verdicts, numbers and contradictions between them."""
     numbers = {name: replace(one, unsteady=answer.unsteady.get(name, 0.0)) for name, one in compared.outputs.items()}
     run = DeviceRun(
         device=answer.device,
@@ -333,4 +338,4 @@ def _keep(artifact: Artifact, folder: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    serve_share(judge_share)
+    serve_workload(judge_workload)

@@ -1,4 +1,4 @@
-"""What a campaign knows of each program: verdicts, numbers, and where they contradict each other."""
+"""The row that a campaign keeps of each program: verdicts, numbers, and contradictions between them."""
 
 import time
 from collections import Counter
@@ -23,7 +23,7 @@ _REFERENCE = "LD016"
 _BY_JAX = ("LD007", "LD023")
 _UNROLLED = "unrolled"
 _ABORTED = "was aborted"
-"""In the error of a case whose worker XLA ended."""
+"""In the error of a case whose worker was aborted by XLA."""
 CALLED_WRONG, CALLED_RIGHT = (Verdict.STALE, Verdict.CLOBBERED), (Verdict.FRESH, Verdict.LATENT)
 DEVICE = "device"
 """The target of a row of a campaign on GPUs."""
@@ -58,7 +58,7 @@ class FuzzOptions:
     ] = None
 
     def find_until(self) -> float | None:
-        """When nothing is begun any more, from now on; seconds since the epoch."""
+        """Returns the time after which no program is begun, in seconds since the epoch; None for no limit."""
         return None if self.minutes is None else time.time() + self.minutes * 60
 
 
@@ -69,30 +69,30 @@ class JudgedProgram:
     seed: int
     target: str
     outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Output name to the verdict and what the replay says, `none` where it says nothing."""
+    """Output name to its verdict and the attribution of its numbers, `none` without numbers."""
     looks: Mapping[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
-    """Output name to what more draws say, and the largest ratio; see `more_draws`. Empty where they were not made."""
+    """Output name to what more draws say, and the largest ratio; see `more_draws`. Empty without more draws."""
     draws: int = 0
     contradictions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Kind to words."""
+    """Kind to a sentence."""
     tried: int = 0
-    """Other legal orders in which it was replayed."""
+    """Number of other legal orders in which it was replayed."""
     moved: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Output name to how far the worst of these takes it from itself; see `OrderNumbers.changed`."""
+    """Output name to its largest change in another order; see `OrderNumbers.changed`."""
     limits: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Those in which an output is called wrong and is right, where a note says that iterations are not told apart."""
+    """Contradictions by a known limit: a right output is called wrong around a loop that XLA unrolled."""
     notes: tuple[str, ...] = ()
-    """What the analysis does not cover."""
+    """Notes on what the analysis does not cover."""
     unlike: tuple[str, ...] = ()
     """Names of the outputs that program order, on numbers, gives otherwise than the formulas in plain jnp, by more than
     roundings come to (`more_draws`, 2)."""
     unjudged: str = ""
-    """Why there are no numbers to hold the verdict against: XLA aborts, or replay does not compute the program."""
+    """Why there are no numbers to compare the verdict with: XLA aborts, or replay does not cover the program."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FuzzReport:
-    """What is known of all programs of the directory."""
+    """The results of all programs in the directory."""
 
     rows: dict[int, JudgedProgram] = field(default_factory=dict[int, JudgedProgram])
     """By seed."""
@@ -101,15 +101,15 @@ class FuzzReport:
     seconds: float = 0.0
     """Processor seconds of this run, without shrinking."""
     files: tuple[Path, ...] = ()
-    """Case files that this run wrote."""
+    """Case files of contradictions that this run wrote."""
     left_out: int = 0
     """Programs that need more GPUs than there are."""
     faults: tuple[str, ...] = ()
-    """What ended a process of the campaign before its time; the next run does what it left."""
+    """A line for each process that ended early; the next run does the programs that it left."""
     ended_by: Ending | None = None
 
     def count_outputs(self) -> Counter[tuple[str, str]]:
-        """Outputs by verdict and by what all draws say, which are words of `find_words`."""
+        """Counts outputs by verdict and by the word of `find_words` for all draws."""
         return Counter(
             (static, words)
             for row in self.rows.values()
@@ -117,20 +117,20 @@ class FuzzReport:
         )
 
     def list_unjudged(self) -> list[tuple[int, str]]:
-        """Seed and why its verdict has no numbers beside it."""
+        """Returns the seeds of programs without numbers, with the reasons."""
         return [(seed, row.unjudged) for seed, row in sorted(self.rows.items()) if row.unjudged]
 
     def count_excused(self) -> int:
-        """Programs that contradict themselves by a limit that the analysis names."""
+        """Counts programs with a contradiction by a known limit."""
         return sum(bool(row.limits) for row in self.rows.values())
 
     def list_contradictions(self) -> list[tuple[int, str]]:
-        """Seed and what contradicts, in words."""
+        """Returns the seed and a sentence for each contradiction."""
         return [(seed, words) for seed, row in sorted(self.rows.items()) for words in row.contradictions.values()]
 
 
 def load_rows(directory: Path, target: str) -> dict[int, JudgedProgram]:
-    """The known programs by seed. Raises InputError."""
+    """Returns the judged programs by seed. Raises InputError for a broken file, or programs of another target."""
     rows = load_known(JudgedProgram, directory / "programs.jsonl")
     others = {row.target for row in rows} - {target}
     if others:
@@ -139,7 +139,7 @@ def load_rows(directory: Path, target: str) -> dict[int, JudgedProgram]:
 
 
 def load_known[R](kind: type[R], path: Path) -> list[R]:
-    """The rows of the file; a last line that was not written to its end is dropped. Raises InputError."""
+    """Returns the rows of the file, and removes an incomplete last line from it. Raises InputError for a broken line."""
     if not path.exists():
         return []
     *lines, rest = path.read_text(encoding="utf-8").split("\n")
@@ -155,7 +155,7 @@ def load_known[R](kind: type[R], path: Path) -> list[R]:
 
 
 def judge_case(case: CaseReport) -> JudgedProgram:
-    """Verdicts, numbers and contradictions of one program."""
+    """Returns the row of one program: verdicts, numbers and contradictions by the first draw."""
     numbers: Mapping[str, OutputNumbers] = case.replay.outputs if case.replay is not None else {}
     unjudged = case.error
     if case.replay is not None and case.replay.state is not ReplayState.DONE:
@@ -178,12 +178,12 @@ def judge_case(case: CaseReport) -> JudgedProgram:
 
 
 def list_trusted(row: JudgedProgram) -> tuple[str, ...]:
-    """Names of the outputs that are called right."""
+    """Returns the names of the outputs that are called right."""
     return tuple(name for name, (verdict, _) in row.outputs.items() if verdict in CALLED_RIGHT)
 
 
 def list_doubted(row: JudgedProgram) -> tuple[str, ...]:
-    """Names of the outputs that are called wrong, and that the first draw does not show to be."""
+    """Returns the names of the outputs that are called wrong, and that the first draw does not show to be wrong."""
     return tuple(
         name
         for name, (verdict, numbers) in row.outputs.items()
@@ -191,9 +191,9 @@ def list_doubted(row: JudgedProgram) -> tuple[str, ...]:
     )
 
 
-def look_again(row: JudgedProgram, more: DrawsAnswer) -> JudgedProgram:
-    """The row with what further draws say, and the contradictions by all draws."""
-    return sort_out(
+def add_looks(row: JudgedProgram, more: DrawsAnswer) -> JudgedProgram:
+    """Returns the row with what more draws say, and the contradictions by all draws."""
+    return find_contradictions(
         replace(
             row,
             looks={name: (word.value, more.ratios[name]) for name, word in more.words.items()},
@@ -203,11 +203,11 @@ def look_again(row: JudgedProgram, more: DrawsAnswer) -> JudgedProgram:
 
 
 def find_words(row: JudgedProgram) -> dict[str, str]:
-    """Output name to `right`, `wrong` or `alike` by several draws, and `none` without numbers.
+    """Returns a map from output name to `right`, `wrong` or `alike` by several draws, `none` without numbers.
 
-    Wrong in one draw is wrong, by more than roundings come to. Within the tolerance of the dtypes a GPU says it, too; so
-    does the first replay where it gives what is stale, or where no draws were made. And wrong is what program order itself
-    gives otherwise than the reference: JAX drops kernels, and moves reads of Refs.
+    An output is wrong if it is in one draw, by more than rounding. The numbers of a GPU also count within the tolerance
+    of the dtypes, and so does the first replay if it gives the stale value or if there are no more draws. An output is
+    wrong, too, if program order differs from the reference: JAX drops kernels, and moves reads of Refs.
     """
     found: dict[str, str] = {}
     for name, (_, numbers) in row.outputs.items():
@@ -224,7 +224,7 @@ def find_words(row: JudgedProgram) -> dict[str, str]:
 
 
 def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
-    """Yields (kind, words)."""
+    """Yields the kind of each contradiction by the first draw, and a sentence."""
     if case.error and _ABORTED not in case.error:
         yield "fault", case.error
     if case.failures:
@@ -244,7 +244,7 @@ def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
 
 
 def _list_unlike(case: CaseReport) -> tuple[str, ...]:
-    """Names of the outputs whose error against the reference is that of a wrong number, and not of many roundings."""
+    """Returns the names of the outputs whose error against the reference is more than rounding."""
     if case.replay is None:
         return ()
     error, tolerance = case.replay.reference, case.replay.reference_tolerance
@@ -253,8 +253,10 @@ def _list_unlike(case: CaseReport) -> tuple[str, ...]:
 
 
 def _may_be_other(case: CaseReport) -> bool:
-    """Whether JAX may have made another program of it, whose order is not the reference's: a rule says so, or something that
-    JAX does not know of is in what it differentiates."""
+    """Returns whether JAX may have made another program, whose order is not that of the reference.
+
+    A rule says so, or JAX differentiates a hidden write that it does not know of.
+    """
     return find_kind(_read_seed(case)) is not None or any(finding.rule in _BY_JAX for finding in case.findings)
 
 
@@ -262,9 +264,9 @@ def _read_seed(case: CaseReport) -> int:
     return int(case.id.partition("[")[2].rstrip("]").partition("-")[0])
 
 
-def sort_out(row: JudgedProgram) -> JudgedProgram:
-    """Adds contradictions between verdicts and what all draws say, in place of what `check` says of the first draw; takes
-    from them those by a limit that the analysis names."""
+def find_contradictions(row: JudgedProgram) -> JudgedProgram:
+    """Returns the row with its contradictions by all draws instead of by the first one; those by a known limit are
+    apart."""
     words = find_words(row)
     found = {kind: said for kind, said in row.contradictions.items() if not kind.startswith("verdict-")}
     for name, (static, _) in row.outputs.items():

@@ -1,10 +1,9 @@
-"""A campaign on many cores: processes of which each judges a share of the programs.
+"""Processes of a campaign, of which each judges a part of the programs.
 
-1. A process gets its Share as a line on standard input, judges its programs one after another, and appends a row to the
-   campaign's file for each: one write, so that rows of several processes do not mix.
-2. It begins nothing after the share's `until`. SIGTERM ends it sooner, without what it was at. It ends with its parent.
-3. One that ends otherwise costs what was left of its share, which the next run of the campaign does.
-4. All of them fork their workers from the same processes, which have imported JAX.
+A process gets its Workload as a line on standard input, judges one program after another, and appends a row for each to
+the campaign's file. It begins no program after the workload's `until`, and it ends with its parent. SIGTERM ends it
+sooner, and loses the programs in progress. A process that ends otherwise leaves the rest of its workload to the next
+run. All of them fork their workers from the same processes, which have imported JAX.
 """
 
 import json
@@ -28,29 +27,29 @@ from ligerdiag.workers.shared_templates import keep_templates
 
 _ROOT = Path(__file__).parents[2]
 _SPARE_SECONDS = 90.0
-"""After `until`, for what was begun before; it is ended then."""
+"""Added to `until` for programs that were begun before; then the process is ended."""
 _END_SECONDS = 20.0
 _STEP = 0.25
 _TAIL = 300
-"""Letters of what a process said last."""
+"""Characters from the end of a process's log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """What one process has to do."""
+class Workload:
+    """The programs that one process judges, and how."""
 
     directory: str
-    """The campaign's."""
+    """Of the campaign."""
     seeds: tuple[int, ...]
     target: str
     timeout: float
     """Seconds for one program."""
     until: float | None = None
-    """Nothing is begun then; seconds since the epoch."""
+    """No program is begun after that, in seconds since the epoch; None for no limit."""
     orders: int = 0
-    """Other legal orders of each schedule in which the replay runs it."""
+    """Number of other legal orders in which each schedule is replayed."""
     gpus: str = ""
-    """CUDA_VISIBLE_DEVICES; empty for a share that needs none."""
+    """CUDA_VISIBLE_DEVICES; empty for a workload that needs none."""
 
     @property
     def is_over(self) -> bool:
@@ -58,16 +57,16 @@ class Share:
 
 
 def count_lines(path: Path) -> int:
-    """Returns the number of rows that are written to their end."""
+    """Returns the number of complete rows in the file."""
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def run_shares(module: str, shares: Sequence[Share], path: Path, tell: OnProgress) -> tuple[str, ...]:
-    """Runs `python -m module` for each share; returns what went wrong, a line a process.
+def run_workloads(module: str, workloads: Sequence[Workload], path: Path, tell: OnProgress) -> tuple[str, ...]:
+    """Runs `python -m module` for each workload; returns a line for each process that failed.
 
-    path: of the file that they append to. An exception, such as the end of the run, ends them.
+    path: the file to which the processes append. An exception, such as the end of the run, ends them.
     """
-    before, told, total = count_lines(path), -1, sum(len(share.seeds) for share in shares)
+    before, told, total = count_lines(path), -1, sum(len(workload.seeds) for workload in workloads)
 
     def watch() -> None:
         nonlocal told
@@ -79,11 +78,11 @@ def run_shares(module: str, shares: Sequence[Share], path: Path, tell: OnProgres
     with _open_logs() as folder, keep_templates():
         running: list[tuple[subprocess.Popen[bytes], Path]] = []
         try:
-            for number, share in enumerate(shares):
+            for number, workload in enumerate(workloads):
                 log = folder / f"{number}.log"
                 with log.open("wb") as said:
-                    running.append((_start(module, share, said), log))
-            untils = [share.until for share in shares if share.until is not None]
+                    running.append((_start(module, workload, said), log))
+            untils = [workload.until for workload in workloads if workload.until is not None]
             last = max(untils) + _SPARE_SECONDS if untils else float("inf")
             while any(process.poll() is None for process, _ in running) and time.time() < last:
                 watch()
@@ -94,16 +93,16 @@ def run_shares(module: str, shares: Sequence[Share], path: Path, tell: OnProgres
         return tuple(_describe_end(process, log) for process, log in running if process.returncode != 0)
 
 
-def serve_share(judge: Callable[[Share], None]) -> None:
-    """The process of a share: judges what standard input says."""
+def serve_workload(judge: Callable[[Workload], None]) -> None:
+    """Judges the workload in the first line of standard input; called by the process of a workload."""
     die_with_parent(os.getppid())
-    share = parse_record(Share, sys.stdin.readline())
+    workload = parse_record(Workload, sys.stdin.readline())
     with watch_for_end(), work_until_ended():
-        judge(share)
+        judge(workload)
 
 
 def append_row(path: Path, row: object) -> None:
-    """Appends a record as a line; see 1."""
+    """Appends a record as a line, in one write, so that rows of several processes do not mix."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.write(file, (json.dumps(encode_record(row)) + "\n").encode())
@@ -112,7 +111,7 @@ def append_row(path: Path, row: object) -> None:
 
 
 def read_processor_seconds() -> float:
-    """Of this process and of all that it started and that have ended."""
+    """Returns the processor time of this process and of its children that have ended."""
     return sum(
         usage.ru_utime + usage.ru_stime
         for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
@@ -128,18 +127,18 @@ def _open_logs() -> Generator[Path]:
         folder.remove()
 
 
-def _start(module: str, share: Share, said: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(module: str, workload: Workload, said: IO[bytes]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-m", module],
         cwd=_ROOT,  # from where `tools` is imported
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=said,
-        start_new_session=True,  # Ctrl-C is for us
+        start_new_session=True,  # Ctrl-C ends this process, which ends its children
     )
     assert process.stdin is not None
     with suppress(BrokenPipeError), process.stdin as channel:
-        channel.write((json.dumps(encode_record(share)) + "\n").encode())
+        channel.write((json.dumps(encode_record(workload)) + "\n").encode())
     return process
 
 
@@ -159,4 +158,4 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 def _describe_end(process: subprocess.Popen[bytes], log: Path) -> str:
     last = log.read_text(encoding="utf-8", errors="replace").strip()[-_TAIL:]
     code = process.returncode
-    return f"a process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}: {last or 'no word'}"
+    return f"a process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}: {last or 'no output'}"

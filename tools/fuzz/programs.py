@@ -1,14 +1,13 @@
-"""What a random program consists of, before anything is traced.
+"""The parts of a random program, before anything is traced.
 
-1. A value is an array f32, bf16, f16 or f8e4m3fn[rows, 16] with a number of its own, times the program's scale.
-   Everything is of magnitude about one, so that anything can feed anything.
-2. A step computes values from values: by an operation (`source.OPERATIONS`), a kernel that overwrites some of its
-   operands, or a construct of JAX's with blocks inside (`CONSTRUCTS`). After a kernel a value's number stands for what the
-   kernel left.
-3. A block has parameters, steps and results. It may read the values around it, and overwrites its own alone; a `call` also
-   overwrites what it is called with, which are the caller's values.
-4. Where JAX leaves it open whether two values are one (the initial value of a loop, the operands of a branch or of a
-   `shard_map`), the values that are handed on are made for it.
+A value is an array f32, bf16, f16 or f8e4m3fn[rows, 16], times the program's scale, with a number of its own. All
+values have a magnitude of about one, so that any value can feed any step. A step computes values from values: by an
+operation (`source.OPERATIONS`), a kernel that overwrites some operands, or a construct of JAX with blocks inside
+(`CONSTRUCTS`). After a kernel, a value's number means the overwritten value.
+
+A block has parameters, steps and results. It may read the values around it, and overwrites only its own; a `call` also
+overwrites its operands, which are the caller's values. If JAX leaves open whether two values are one (the initial value
+of a loop, the operands of a branch or a `shard_map`), the construct gets copies.
 """
 
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ KERNELS = {
 }  # fmt: skip
 """Kernel to its number of operands."""
 PALLAS = ("glow", "mix")
-"""Those that Pallas makes for Triton; the others are Triton's own, which jax-triton does not batch."""
+"""Kernels that Pallas makes for Triton; the others are Triton kernels, which jax-triton does not batch."""
 PARTIAL = ("left", "upper", "positive", "carry", "add")
-"""Kernels that leave some of their operand as it was, or read what they wrote: not to be had out of place."""
+"""Kernels that leave part of their operand unchanged, or read what they wrote: they have no out-of-place form."""
 MODES = ("hidden", "trivial", "barrier", "aliased", "out_of_place")
 CONSTRUCTS = ("scan", "while", "map", "cond", "call", "gradient", "shard_map", "vmap")
 UNARY = (
@@ -31,16 +30,16 @@ UNARY = (
 )  # fmt: skip
 """Operations that keep the kind of their operand."""
 SMOOTH = ("tanh", "scale", "shift", "flip", "roll", "centre", "softmax", "leaky", "halves", "reshape", "normalise")
-"""Those through which is differentiated."""
+"""Operations that may be differentiated."""
 FORMS = ("direct", "direct", "cast", "twice")
 REFS = 10_000_000
-"""The seeds from here on are programs in the idiom of jax-triton 0.4: Refs, `call_in_place`, derivatives."""
+"""Seeds from here on give programs in the style of jax-triton 0.4: Refs, `call_in_place`, derivatives."""
 KINDS = ("differentiated", "repeated", "any")
-"""What is in a program with Refs, by its seed: a derivative around a kernel, a loop or a `jax.checkpoint` around one."""
+"""Kinds of programs with Refs: a derivative around a kernel, a loop or a `jax.checkpoint` around one, any program."""
 REF_MODES = ("ref", "read", "in_place")
-"""Beside MODES: a Ref that is frozen, one that is read, and `call_in_place`, which takes their place before 0.4."""
+"""Modes besides MODES: a Ref that is frozen, one that is read, and `call_in_place`, which replaces both before 0.4."""
 ZEROS = "zeros"
-"""Some of those that are frozen are read instead, and the kernel's sums are a Ref of zeros, which JAX may move."""
+"""A mode in which a Ref is read instead of frozen, and the kernel's sums are a Ref of zeros, which JAX may move."""
 POLICIES = {
     "plain": "{0}",
     "checkpoint": "jax.checkpoint({0})",
@@ -48,13 +47,13 @@ POLICIES = {
     "dots": "jax.checkpoint({0}, policy=jax.checkpoint_policies.dots_saveable)",
     "everything": "jax.checkpoint({0}, policy=jax.checkpoint_policies.everything_saveable)",
 }
-"""How often a derivative computes its forward pass."""
+"""Name of a policy to the wrapper of a forward pass: which values a derivative saves."""
 LAYOUTS = ("rows", "columns", "whole")
 DEPTH = 2
 
 
 def find_kind(seed: int) -> str | None:
-    """Returns one of KINDS, None for a program without Refs."""
+    """Returns the kind of a program with Refs; None for a program without."""
     return KINDS[(seed - REFS) % len(KINDS)] if seed >= REFS else None
 
 
@@ -74,7 +73,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step. word: an operation, a kernel or a construct."""
+    """One step of a block. word: an operation, a kernel or a construct."""
 
     word: str
     inputs: tuple[Variable, ...] = ()
@@ -82,13 +81,13 @@ class Step:
     numbers: tuple[int, ...] = ()
     """Choices of the step, each below 100."""
     mode: str = ""
-    """Of a kernel, a loss, a derivative or an annotation; `FORM:MODE` of a loss, `KERNEL:MODE` of a layer."""
+    """Mode of a kernel, a derivative or an annotation; `FORM:MODE` of a loss, `KERNEL:MODE` of a layer."""
     blocks: tuple["Body", ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """Steps, and what they start from and give."""
+    """A block: parameters, steps and results."""
 
     parameters: tuple[Variable, ...]
     steps: tuple[Step, ...]
@@ -101,12 +100,12 @@ class RandomProgram:
 
     seed: int
     variant: int = 0
-    """Number of a smaller program that was made of the seed's own."""
+    """Number of a smaller program that was made from the seed's program; 0 for that program."""
     draw: int = 0
-    """Which arguments it gets."""
+    """Number of the draw of its arguments."""
     devices: int
     scale: int
-    """Times `ArrayKind.rows` and COLUMNS there are of rows and columns."""
+    """Factor of the numbers of rows and columns, `ArrayKind.rows` and COLUMNS."""
     donated: tuple[int, ...]
     """Positions of the arguments that are donated."""
     layouts: tuple[str, ...]

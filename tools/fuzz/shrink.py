@@ -1,9 +1,9 @@
-"""Smaller programs that may still show what a program shows.
+"""Smaller programs that may still show the same contradiction.
 
-1. `list_smaller` takes away one thing: results, the devices, a step with what is inside of it, or the body of a construct's
-   step. Who read the outputs of a step that is gone reads an earlier value of the same kind.
-2. `is_valid` says whether a program still means what `programs` 3 and 4 promise: else its reference would be wrong.
-3. `shrink` asks for all of one round at once, and goes on from the smallest that still shows it.
+`list_smaller` takes away one thing: results, the devices, a step with its blocks, or one thing in a block. A reader of
+the outputs of a removed step reads an earlier value of the same kind. `is_valid` says whether a program still follows
+the rules of `programs`, without which its reference would be wrong. `shrink` tries the programs of a round together,
+and continues with the smallest one that still shows the contradiction.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from dataclasses import replace
 from tools.fuzz.programs import KERNELS, ArrayKind, Body, RandomProgram, Step, Variable
 
 ROUND = 16
-"""Programs that are tried at once."""
+"""Programs that are tried at a time."""
 ROUNDS = 14
 _CALLS = ("loss", "squash", "layer", "ref_loop")
 """Words whose functions call a kernel."""
@@ -21,7 +21,7 @@ _CALLS = ("loss", "squash", "layer", "ref_loop")
 def shrink(
     program: RandomProgram, find_shown: Callable[[Sequence[RandomProgram]], Sequence[RandomProgram]]
 ) -> RandomProgram:
-    """The smallest found program. find_shown: those of some programs that show the same."""
+    """Returns the smallest program found that shows the same. find_shown: returns those of some programs that do."""
     skipped: set[RandomProgram] = set()
     for _ in range(ROUNDS):
         smaller = [one for one in list_smaller(program) if one not in skipped][:ROUND]
@@ -38,12 +38,12 @@ def shrink(
 
 
 def measure(program: RandomProgram) -> tuple[int, int, int]:
-    """The size of a program: steps, results, and what else makes it large."""
+    """Returns the size of a program: steps, results, and devices times scale."""
     return sum(1 for _ in _walk(program.block)), len(program.block.results), program.devices * program.scale
 
 
 def list_smaller(program: RandomProgram) -> tuple[RandomProgram, ...]:
-    """Programs with one thing less, those with the least left first."""
+    """Returns the valid programs with one thing less, smallest first."""
     found: dict[RandomProgram, None] = {}
     for one in _make_smaller(program):
         if one != program and is_valid(one):
@@ -52,7 +52,7 @@ def list_smaller(program: RandomProgram) -> tuple[RandomProgram, ...]:
 
 
 def is_valid(program: RandomProgram) -> bool:
-    """Whether what is read is there, and what is overwritten may be."""
+    """Returns whether every value that is read exists, and every value that is overwritten may be."""
     needs_mesh = any(step.word in ("shard_map", "annotate") for step in _walk(program.block))
     if needs_mesh and program.devices == 1:
         return False
@@ -112,7 +112,7 @@ def _make_smaller(program: RandomProgram) -> Iterator[RandomProgram]:
 
 
 def _end_early(block: Body, count: int) -> Body:
-    """The block's first steps, and as results what of the old ones is there, or was made last."""
+    """Returns the block's first steps, with the old results that exist by then, else the last value."""
     steps = block.steps[:count]
     there = {value for step in steps for value in step.outputs} | set(block.parameters)
     kept = tuple(value for value in block.results if value in there)
@@ -120,23 +120,23 @@ def _end_early(block: Body, count: int) -> Body:
 
 
 def _shrink_block(block: Body) -> Iterator[Body]:
-    """The block without one of its steps, or with one that is smaller."""
+    """Yields the block without one of its steps, or with a smaller one."""
     for position, step in enumerate(block.steps):
-        before, behind = block.steps[:position], block.steps[position + 1 :]
+        before, after = block.steps[:position], block.steps[position + 1 :]
         known = [*block.parameters, *(value for one in before for value in one.outputs)]
-        read = {*block.results, *_find_read(behind)}
+        read = {*block.results, *_find_read(after)}
         instead = {value: _find_other(value.kind, step.inputs, known) for value in step.outputs if value in read}
         if all(other is not None for other in instead.values()):
             names = {value: other for value, other in instead.items() if other is not None}
-            rest = tuple(_rename_step(one, names) for one in behind)
+            rest = tuple(_rename_step(one, names) for one in after)
             results = tuple(names.get(value, value) for value in block.results)
             yield replace(block, steps=(*before, *rest), results=results)
         if step.mode not in ("hidden", "") and step.word in KERNELS:
-            yield replace(block, steps=(*before, replace(step, mode="hidden"), *behind))
+            yield replace(block, steps=(*before, replace(step, mode="hidden"), *after))
         for number, inner in enumerate(step.blocks):
             for smaller in _shrink_block(inner):
                 blocks = (*step.blocks[:number], smaller, *step.blocks[number + 1 :])
-                yield replace(block, steps=(*before, replace(step, blocks=blocks), *behind))
+                yield replace(block, steps=(*before, replace(step, blocks=blocks), *after))
 
 
 def _find_read(steps: Sequence[Step]) -> Iterator[Variable]:
@@ -147,7 +147,7 @@ def _find_read(steps: Sequence[Step]) -> Iterator[Variable]:
 
 
 def _find_other(kind: ArrayKind, inputs: Sequence[Variable], known: Sequence[Variable]) -> Variable | None:
-    """An operand of that kind that is the block's own, else the last such value."""
+    """Returns an operand of that kind that the block knows, else the last such value; None if there is none."""
     fitting = [value for value in known if value.kind == kind]
     return next((value for value in inputs if value in fitting), fitting[-1] if fitting else None)
 

@@ -1,8 +1,8 @@
-"""Programs as the Python source of a case file that stands alone: the program and its reference are one text.
+"""Writes programs as the Python source of a case file that needs no other file.
 
-`compute(plain, ...)` runs kernels, or with `plain` their formulas in jnp, by which a name stands for what the kernel
-leaves: the reference. What differs beside: a `call` with `plain` hands back what its parameters became, and a `shard_map`
-is a `vmap`.
+The program and its reference are one text: `compute(plain, ...)` runs kernels or, with `plain`, their formulas in jnp,
+after which a name means the overwritten value. With `plain`, a `call` returns the new values of its parameters, and a
+`shard_map` is a `vmap`.
 """
 
 import ast
@@ -49,7 +49,7 @@ OPERATIONS = {
     "scatter": 'jax.lax.psum_scatter({0}, "d", tiled=True)',
     "squash": "squash(plain, {0}{mode})",
 }
-"""Word of a step to its expression."""
+"""Word of a step to its Python expression."""
 
 _MOVES = (
     "flip",
@@ -66,13 +66,13 @@ _MOVES = (
     "split",
     "join",
 )
-"""Words that compute nothing, so that they take values of eight bits as they are."""
+"""Words that only move values, so that they take 8-bit values without a cast."""
 _EIGHT_BITS = "float8_e4m3fn"
 _LAYOUTS = {"rows": 'P("d", None)', "columns": 'P(None, "d")', "whole": "P()"}
 _PARTITIONS = {"rows": '("d", None)', "columns": '(None, "d")', "whole": "()"}
 _PALLAS = "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import triton as pallas_triton\n"
 _DRAWS = 1_000_000_007
-"""Between the seeds of one argument's draws."""
+"""Distance between the seeds of two draws of one argument."""
 _HEAD = """import inspect
 from functools import partial
 
@@ -90,12 +90,12 @@ from ligerdiag.model.case import Arg, Case, Draw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What of a program its steps are written with."""
+    """The properties of a program that its steps are written with."""
 
     devices: int
     scale: int
     is_mixed: bool = False
-    """Whether no branch is decided by the form of a value, such as a product of a column and a row."""
+    """Whether no branch depends on the form of a value, such as a product of a column and a row."""
 
     @property
     def columns(self) -> int:
@@ -106,7 +106,10 @@ class Sizes:
 
 
 def render_case_file(programs: Sequence[RandomProgram], about: str, *, reference: bool = True) -> str:
-    """The source of a file that defines these programs as cases `fuzz[SEED]`. about: its docstring. reference: with that."""
+    """Returns the source of a file that defines the programs as cases `fuzz[SEED]`.
+
+    about: its docstring. reference: whether the cases have a reference.
+    """
     functions = [_render_program(program) for program in programs]
     body = "\n\n".join(functions)
     cases = "\n".join(_render_case(program, reference=reference) for program in programs)
@@ -116,7 +119,7 @@ def render_case_file(programs: Sequence[RandomProgram], about: str, *, reference
 
 
 def _find_parts(body: str) -> Iterator[str]:
-    """Yields the parts of kernels.py.txt that the text names, with those that they name, in the file's order."""
+    """Yields the functions of kernels.py.txt that the text uses, with those that they use, in the file's order."""
     text = Path(__file__).with_name("kernels.py.txt").read_text(encoding="utf-8")
     parts = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     lines = text.splitlines()
@@ -183,7 +186,8 @@ def _render_case(program: RandomProgram, *, reference: bool) -> str:
 
 
 def _render_block(block: Body, sizes: Sizes) -> list[str]:
-    """The lines of a function's body without its return; `total` sums what kernels give beside, so that JAX keeps them."""
+    """Returns the lines of a function's body without its return; `total` sums the kernels' results, so that JAX keeps
+    them."""
     lines = ["total = jnp.float32(0)"]
     for step in block.steps:
         lines += _render_step(step, sizes)
@@ -276,7 +280,7 @@ def _function(step: Step, position: int = 0) -> str:
 
 
 def _predicate(step: Step, value: Variable, sizes: Sizes) -> str:
-    """Compares two elements, others in each step: an inner branch is not decided by an outer one."""
+    """Returns a comparison of two elements that differs in each step: no outer branch decides an inner one."""
     row, column = step.numbers[0] % 8, step.numbers[1] % COLUMNS
     one, other = f"v{value.number}[{row}, {column}]", f"v{value.number}[{7 - row}, {COLUMNS - 1 - column}]"
     return f"jnp.sin(({one} - {other}).astype(jnp.float32) * 9) > 0" if sizes.is_mixed else f"{one} > {other}"
@@ -380,7 +384,7 @@ def _render_layer(step: Step) -> list[str]:
 
 
 def _render_descent(step: Step, sizes: Sizes) -> list[str]:
-    """A loop that is differentiated by the state that it begins with."""
+    """Returns the lines of a loop that is differentiated by its first state."""
     (block,), name, (x, y) = step.blocks, _function(step), step.inputs
     gradient, last = (f"v{value.number}" for value in step.outputs)
     rows, outer = f"rows_{step.outputs[0].number}", f"descend_{step.outputs[0].number}"
@@ -397,7 +401,7 @@ def _render_descent(step: Step, sizes: Sizes) -> list[str]:
 
 
 def _render_ref_loop(step: Step, sizes: Sizes) -> list[str]:
-    """A Ref that each iteration of a loop has overwritten and reads; with `plain` the loop's state."""
+    """Returns the lines of a loop whose iterations overwrite and read a Ref; with `plain`, the loop's state."""
     (block,), name, (x, y) = step.blocks, _function(step), step.inputs
     before, after, _ = (f"v{value.number}" for value in block.parameters)
     held, stacked = (f"v{value.number}" for value in step.outputs)
@@ -446,7 +450,7 @@ _CONTROL = {"scan": _render_scan, "map": _render_map, "vmap": _render_map, "whil
 
 
 def _constant(step: Step, more: float = 0.0) -> str:
-    """A number of the step's own; `more` tells its operands apart: two that are equal are one value to XLA."""
+    """Returns a number of the step. more: distinguishes its operands, because equal ones are one value to XLA."""
     return f"{0.5 + (step.numbers or (37,))[0] / 100 + more:.2f}"
 
 
