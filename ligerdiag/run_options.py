@@ -72,7 +72,7 @@ class CheckOptions:
     ] = 300.0
     """Seconds that one case may take to compile, and again to replay."""
     cache_directory: Cache = None
-    refresh: Annotated[bool, Option("--refresh", help="Compile and replay again what the cache has.")] = False
+    refresh: Annotated[bool, Option("--refresh", help="Compile and replay again despite the cache.")] = False
     replay: Replays = True
     """Replay what fits the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
@@ -81,9 +81,7 @@ class CheckOptions:
     )
     orders: Annotated[
         int,
-        Option(
-            "--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too: is fresh forced?"
-        ),
+        Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too."),
     ] = 0
     device: Annotated[bool, Option("--device", help="Compile for this machine's GPUs, too, run there and compare.")] = (
         False
@@ -94,13 +92,13 @@ class CheckOptions:
             "--source-root",
             metavar="DIR",
             help="Show source lines of files below DIR and obey their comments. Repeatable. [default: this repository, or "
-            "else folder, and the cases' own projects]",
+            "this folder outside one, and the cases' own projects]",
         ),
     ] = None
     """None means the repository of the current folder, or that folder where it is in none, and the folders that the
     cases' imports start from, PYTHONPATH's among them."""
     baseline: Annotated[
-        Path | None, Option("--baseline", metavar="FILE", help="Report what drifted since FILE was recorded (LD015).")
+        Path | None, Option("--baseline", metavar="FILE", help="Report drift since FILE was recorded (LD015).")
     ] = None
     toolchain: ToolchainName = DEFAULT
     suppress: tuple[ConfigEntry, ...] = ()
@@ -142,9 +140,7 @@ class InspectOptions:
     replay: Replays = True
     """Replay the modules in which a kernel overwrites something, where that fits the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
-    seed: Annotated[
-        int, Option("--seed", min=0, metavar="N", help="Of the arguments that a replay draws, by shape and dtype.")
-    ] = 0
+    seed: Annotated[int, Option("--seed", min=0, metavar="N", help="Seed of the arguments that a replay draws.")] = 0
     source_roots: Annotated[
         tuple[Path, ...],
         Option(
@@ -182,13 +178,11 @@ class BisectOptions:
         Option(
             "--toolchains",
             metavar="NAMES",
-            help="With --over toolchains: those to compare, in that order. [default: all that are there]",
+            help="With --over toolchains: those to compare, in that order. [default: all that exist]",
         ),
     ] = ()
     """() means all of the table, oldest first, and the default one."""
-    create: Annotated[
-        bool, Option("--create", help="With --over toolchains: make the environments that are missing.")
-    ] = False
+    create: Annotated[bool, Option("--create", help="With --over toolchains: create missing environments.")] = False
     """Each takes some GB."""
     limit: Annotated[int, Option("--limit", min=1, metavar="N", help="Trials of one search, at most.")] = 200
     jobs: Jobs = None

@@ -24,36 +24,36 @@ from ligerdiag.ending import RunEnded, watch_for_end
 from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.run_options import DEFAULT_TARGETS, BisectOptions, BisectTargets, Option
 
-HELP = """What makes a case right or wrong? Compile it again and again, vary one thing along an
-axis, and say what the verdict hangs on: one table, a sentence for each answer, evidence.
+HELP = """What makes a case right or wrong? Compiles it many times, varies one thing along an axis,
+and says on what the verdict depends: a table, a sentence for each answer, evidence.
 
 \b
-What can be varied (--over):
-  mitigation  the cures beside each other: hidden, trivial, barrier, aliased,
-              out_of_place; what each makes of the verdicts, and what it costs
-  edges       the workaround itself: which readers must be tied to the kernel by
-              a trivial operation; all minimal sets, or why there is none
+Axes (--over):
+  mitigation  compares measures against a hidden write: hidden, trivial, barrier,
+              aliased, out_of_place; the verdicts with each, and its costs
+  edges       which readers a trivial operation must tie to the kernel: all
+              minimal sets of ties, or why there is none
   passes      the first pass of XLA after which an output is no longer right
   flags       XLA's flags for scheduling, fusion, GEMMs, autotuning
-  targets     the GPU that is compiled for
-  toolchains  the versions of JAX and Triton between which the verdict changed
+  targets     the GPUs to compile for
+  toolchains  the versions of JAX and Triton between which the verdict changes
 
-A set of ties is right when every output is fresh by its schedule; `latent`, right by
-luck, is not. The replay on numbers stands beside it and confirms. A minimal set comes
-with the same set less one tie, for each tie: none of them is right.
+A set of ties is right if every output is fresh by its schedule; latent is not enough.
+Numbers only confirm that. For each minimal set, the answer shows that no set with one
+tie less is right.
 
-Nothing is compiled twice: what an earlier or interrupted run compiled is in the cache.
+Nothing is compiled twice: compiles of earlier and interrupted runs are in the cache.
 """
 
 MEANINGS = {
-    ExitCode.AS_EXPECTED: "answered; also that there is no such set, flag, version",
+    ExitCode.AS_EXPECTED: "answered, even if there is no such set, flag or version",
     ExitCode.INPUT: "usage or input error; an axis that does not apply to the case",
     ExitCode.NOT_ANALYSED: (
-        "something that an answer needs could not be analysed; the --time-limit came first; or schedule and "
+        "a compile that an answer needs could not be analysed; the --time-limit came first; or schedule and "
         "numbers disagree, and no finding explains it"
     ),
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is shown",
-    ExitCode.TERMINATED: "ended by SIGTERM; what was known is shown",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
+    ExitCode.TERMINATED: "ended by SIGTERM; the results so far are shown",
 }
 
 EPILOG = f"""\b
@@ -80,7 +80,7 @@ class BisectLine(ReplayBounds, BisectOptions):
     output: AnswerOutput = None
     time_limit: TimeLimit = None
     config: Config = None
-    verbose: Annotated[bool, Option("--verbose", "-v", help="With the artifact of each row.")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Show the artifact of each row.")] = False
 
 
 def run_bisect(line: BisectLine) -> None:

@@ -39,51 +39,51 @@ from ligerdiag.run_options import DEFAULT_TARGETS, CheckOptions, Option, Targets
 if TYPE_CHECKING:
     from ligerdiag.model.report import CheckReport
 
-HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
-for every output whether it is computed from what the kernels wrote. Then replay the
-schedule on numbers, on the CPU, and say whether they agree.
+HELP = """Are these schedules right? Compiles each case for a GPU, which need not be here, and says
+for every output whether it is computed from the values that the kernels wrote. Then
+replays the schedule on numbers, on the CPU, and says whether they agree.
 
 SELECTORS choose cases by id or glob ('seed_flce[False-*]'), by the path of a file
 of yours that defines CASE or CASES (mine.py, 'mine.py::ID'), or by module:name.
 Without any: all of cases/, here or above, up to the project's pyproject.toml.
 
 \b
-What the words mean:
+Verdicts on an output:
   fresh      computed as the program means it, and something forces the order
-  STALE      misses what a kernel wrote: the value is wrong
-  latent     right in this schedule by luck, nothing forces the order
-  clobbered  sees what a kernel wrote though it needs the original
-  unknown    could not be decided, never counts as right
+  STALE      misses a kernel's write: the value is wrong
+  latent     right in this schedule by luck: nothing forces the order
+  clobbered  sees a kernel's write, but needs the original value
+  unknown    could not be decided; never counts as right
 
 \b
-What the replay says to that:
-  agrees       the numbers are what the verdicts say
-  2 of 4       of as many of the outputs; the numbers of the others cannot tell
-  lossy 0.25   as meant, but for the precision: the relative error
-  DISAGREES    they cannot both be true: the report lists the causes that are left
+Results of the replay:
+  agrees       the numbers agree with the verdicts
+  2 of 4       they agree for that many outputs; the other numbers cannot tell
+  lossy 0.25   right except for the precision; 0.25 is the relative error
+  DISAGREES    verdict and numbers contradict: the report lists possible causes
   undecided    the numbers cannot tell
-  (2 of 32)    of as many iterations of its dearest loop: all of them are estimated
-               above the bounds, see --full. Such numbers show what is wrong, and
-               never that nothing is wrong in a later iteration
+  (2 of 32)    only that many iterations of the most expensive loop were replayed,
+               as all are estimated above the bounds (see --full). Such numbers
+               can show an error, but not that later iterations have none
   too large    estimated above the bounds, see --full
-  not covered  holds something that replay does not compute
+  not covered  contains something that replay does not compute
 """
 
 EPILOG = f"""\b
 Examples:
   ligerdiag check                               all cases; the first run compiles,
-                                                later ones read the cache
+                                                later ones use the cache
   ligerdiag check 'seed_flce[False-*]'          some of them
   ligerdiag check mine.py --target a100,h100    your own file, two GPUs side by side
   ligerdiag check --format json --output report.json
   ligerdiag check --format github --output sarif=out.sarif --output junit=out.xml
   ligerdiag check --html report                 as pages: report/index.html
-  ligerdiag check --no-replay                   the schedules alone
-  ligerdiag check --orders 20                   is what is fresh so in every order that
-                                                XLA may choose? Run in 20 others, too
-  ligerdiag check --device --time-limit 1500    on a machine that is there for half
-                                                an hour: what is known by then
-  ligerdiag check --full --timeout 3600         also what takes long to replay
+  ligerdiag check --no-replay                   judges only the schedules
+  ligerdiag check --orders 20                   replays also in 20 other orders that XLA
+                                                may choose: do fresh outputs change?
+  ligerdiag check --device --time-limit 1500    on a machine that you have for half an
+                                                hour: reports the results by then
+  ligerdiag check --full --timeout 3600         replays also large programs
   ligerdiag check 'seed_*' --toolchain seed     as jax 0.4.34 compiles them
   ligerdiag check --scheduler tcp://head:8786   on the workers of a Dask cluster
   ligerdiag check --record schedules.json       before an upgrade

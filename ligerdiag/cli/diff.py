@@ -22,22 +22,22 @@ from ligerdiag.cli.sweep import diff_sweeps, is_sweep_diff
 from ligerdiag.errors import InputError
 from ligerdiag.run_options import DiffOptions, Option
 
-HELP = """What differs between two compiles of a program, around the kernels that overwrite an
-operand: the verdict of every output, who reads the overwritten value before and who
-after the kernel, from which bytes, in which fusion, and what shares these bytes.
+HELP = """What differs between two compiles of a program around the kernels that overwrite an
+operand? Compares the verdicts, the readers of the overwritten value before and after the
+kernel, their bytes and fusions, and the other values in these bytes.
 
 \b
-What is compared:
-  ligerdiag diff A B                    two artifact directories, or two of whatever
-                                        `ligerdiag inspect` reads, with one module each
+Subjects:
+  ligerdiag diff A B                    two artifact directories, or two paths for
+                                        `ligerdiag inspect` with one module each
   ligerdiag diff CASE --targets X,Y     a case compiled for two GPUs
   ligerdiag diff CASE --toolchains X,Y  a case compiled by two toolchains
   ligerdiag diff A.parquet B.parquet    the verdicts of two sweeps, see `ligerdiag sweep`
-CASE is an id, a glob, a file or module:name, as of `ligerdiag check`, any number of them.
-Both options together: X of the one with X of the other, or one name for both sides.
+CASE is an id, a glob, a file or module:name as for `ligerdiag check`, and repeatable.
+With both options, X of one goes with X of the other; one name counts for both sides.
 
-Kernels are matched by name, operand and program order; readers by operation and line.
-Names and ids of instructions say nothing: no two compiles share them.
+Kernels are matched by name, operand and program order, readers by operation and line.
+Names and ids of instructions do not count, as they differ between any two compiles.
 """
 
 EPILOG = f"""\b
@@ -61,7 +61,7 @@ class DiffLine(DiffOptions):
     output: AnswerOutput = None
     config: Config = None
     verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Also bytes and fusions that decide nothing, and the artifacts.")
+        bool, Option("--verbose", "-v", help="Show also bytes and fusions that decide nothing, and the artifacts.")
     ] = False
 
 

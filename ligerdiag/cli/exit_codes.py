@@ -29,30 +29,30 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "as expected",
     ExitCode.FINDINGS: (
         "findings at or above --fail-on in a case without expectation, or a case that "
-        "does not match its expectation, also when it is unexpectedly right; a drift from the "
-        "--baseline, whatever is expected; under --strict also a suppression that is not used or "
+        "does not match its expectation, even if it is unexpectedly right; a drift from the "
+        "--baseline, whatever is expected; under --strict also a suppression that is unused or "
         "gives no reason"
     ),
     ExitCode.INPUT: "usage or input error; the function of a case raises",
     ExitCode.NOT_ANALYSED: (
-        "could not analyse: compile error, abort, timeout; the --time-limit came first, and what was not "
-        "checked is unknown; or a rule fails; or schedule and numbers disagree, and no finding explains it"
+        "could not analyse: compile error, abort, timeout; the --time-limit came first, and some cases "
+        "are unknown; or a rule fails; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.INCONCLUSIVE: (
-        "inconclusive: under --strict any case, without it one that expects something while every output is unknown"
+        "inconclusive: a case under --strict; otherwise a case with an expectation of which every output is unknown"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no program has a custom call",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is shown",
-    ExitCode.TERMINATED: "ended by SIGTERM; what was known is shown",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
+    ExitCode.TERMINATED: "ended by SIGTERM; the results so far are shown",
 }
 
 MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ExitCode.AS_EXPECTED: "no findings at or above --fail-on",
     ExitCode.FINDINGS: (
-        "findings at or above --fail-on; under --strict also a suppression that is not used or gives no reason"
+        "findings at or above --fail-on; under --strict also a suppression that is unused or gives no reason"
     ),
     ExitCode.NOT_ANALYSED: (
-        "could not analyse: a file that is damaged or of a form that is not known; or the --time-limit came "
+        "could not analyse: a file that is damaged or of an unknown form; or the --time-limit came "
         "first; or a replay fails; or a rule fails; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel",
@@ -61,7 +61,7 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
 
 MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "no difference that matters: the same verdicts, the same readers on the same sides",
-    ExitCode.FINDINGS: "other verdicts, readers, copies or shared bytes, for better or for worse",
+    ExitCode.FINDINGS: "different verdicts, readers, copies or shared bytes, for better or for worse",
     ExitCode.INPUT: "usage or input error",
     ExitCode.NOT_ANALYSED: "could not analyse one of the two, or where a kernel writes",
     ExitCode.NOTHING_CHECKED: "nothing compared: no in-place kernel on either side",

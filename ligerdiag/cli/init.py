@@ -11,16 +11,16 @@ import typer
 
 from ligerdiag.errors import InputError
 
-HELP = """Start with a case of your own: writes a small in-place kernel with its case, a test for
-pytest, and the table [tool.ligerdiag] into pyproject.toml. What is there already is left
-as it is.
+HELP = """Starts a case of your own: writes a small in-place kernel with its case, a test for
+pytest, and the table [tool.ligerdiag] of pyproject.toml. Existing files and tables are
+not changed.
 """
 
 EPILOG = """\b
 Examples:
   ligerdiag init                 in the working directory
   ligerdiag init ../my_project
-  ligerdiag init --dry-run       say what would be written
+  ligerdiag init --dry-run       print the changes and write nothing
 """
 
 CASE = Path("cases/starter.py")
@@ -42,7 +42,7 @@ class InitStep:
 
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The repository.", show_default=False)] = Path(),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, say what would be written.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes and write nothing.")] = False,
 ) -> None:
     """Writes the files and prints their names."""
     from ligerdiag.cli.output import write_atomically

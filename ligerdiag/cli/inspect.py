@@ -36,31 +36,30 @@ from ligerdiag.cli.output import (
 from ligerdiag.ending import watch_for_end
 from ligerdiag.run_options import InspectOptions, Option
 
-HELP = """Are these schedules right, that somebody else compiled? Reads what XLA left behind and
-says for every output whether it is computed from what the kernels wrote. Then replays
-the schedule on numbers, on the CPU, where the dump has the program. It needs neither
-the program's Python nor a GPU.
+HELP = """Are schedules right that somebody else compiled? Reads the files that XLA dumped and says
+for every output whether it is computed from the values that the kernels wrote. Then
+replays the schedule on numbers, on the CPU, if the dump has the program. It needs
+neither the program's Python nor a GPU.
 
 \b
 PATHS are any of:
   a directory of XLA_FLAGS=--xla_dump_to=DIR, with any number of modules and
     folders; those with custom calls are inspected
-  a file: .hlo.pb, or HLO text (compiled.as_text()), as they are or as gzip;
-    the other files of its module are taken from beside it
+  a file: .hlo.pb or HLO text (compiled.as_text()), also gzipped; other files
+    of its module are read from the same folder
   an artifact directory of `ligerdiag check`
 
 \b
-What helps:
-  --xla_dump_hlo_as_proto   holds the buffer assignment: which values share bytes
-  the module before optimizations says what the author meant: without it little
-    can be decided
-What is not there is said under "not covered", and nothing is called right for it.
+These files help:
+  --xla_dump_hlo_as_proto   has the buffer assignment: which values share bytes
+  the module before optimizations shows what the author meant: without it, few
+    outputs can be decided
+The report names missing files under "not covered"; they never make an output right.
 
 \b
-Modules in which a kernel overwrites something are replayed, on arguments drawn by
-shape and dtype, or on those of a run (--xla_dump_hlo_snapshots). Where a dump does
-not say what the author meant, numbers decide nothing. Nothing that it names is
-imported or run.
+Modules with a hidden write are replayed, on arguments drawn by shape and dtype, or
+on those of a run (--xla_dump_hlo_snapshots). If a dump does not show what the author
+meant, numbers decide nothing. No code that a dump names is imported or run.
 """
 
 EPILOG = f"""\b
@@ -69,8 +68,8 @@ Examples:
   ligerdiag inspect /tmp/dump
   ligerdiag inspect /tmp/dump --module '*train_step*'
   ligerdiag inspect step.txt.gz --format json
-  ligerdiag inspect /tmp/dump --no-replay       the schedules alone
-  ligerdiag inspect /tmp/dump --full --seed 1   also what takes long to replay
+  ligerdiag inspect /tmp/dump --no-replay       judges only the schedules
+  ligerdiag inspect /tmp/dump --full --seed 1   replays also large programs
 
 \b
 Exit codes:
@@ -146,13 +145,13 @@ inspect = make_command(
 
 DEFAULT_DIRECTORY = Path("ligerdiag-report")
 
-REPORT_HELP = """What XLA compiled, as pages for a browser: the memory that kernels overwrite in time,
-who reads it, the way to each output and what is missing on it, the schedule, the HLO.
-One self-contained file a module, and an index; nothing is loaded from anywhere.
+REPORT_HELP = """Writes pages for a browser on modules that XLA compiled: the memory that kernels overwrite
+over time, its readers, the path to each output and the writes that it misses, the
+schedule and the HLO. One self-contained file a module, and an index.
 
 \b
 PATHS are those of `ligerdiag inspect`: a directory of XLA_FLAGS=--xla_dump_to=DIR,
-.hlo.pb or HLO text, an artifact directory of `ligerdiag check`. For cases there is
+.hlo.pb or HLO text, an artifact directory of `ligerdiag check`. For cases use
 `ligerdiag check --html DIR`.
 """
 
@@ -175,7 +174,7 @@ class ReportLine(ModuleLine):
     """The command line of `report`."""
 
     html: Annotated[
-        Path, Option("--html", metavar="DIR", help="Where the pages go: empty, not there yet, or an older report.")
+        Path, Option("--html", metavar="DIR", help="Where the pages go: a new or empty folder, or an older report.")
     ] = DEFAULT_DIRECTORY
 
 

@@ -13,8 +13,8 @@ from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.cli.output import AnswerFormat
 from ligerdiag.errors import InputError
 
-EXPLAIN_HELP = """What is this rule, why is it a hazard and what is to be done? With an example that is
-flagged and one that is not. Without RULE: all rules, one a line.
+EXPLAIN_HELP = """Explains a rule: the hazard, the remedy, an example that is flagged and one that is not.
+Without RULE, lists all rules.
 """
 
 EXPLAIN_EPILOG = """\b
@@ -45,8 +45,8 @@ def explain(
     sys.stdout.write(render_columns(("rule", "name", "severity", "what"), rows))
 
 
-LIST_HELP = """Which cases are there? Prints the id, what is expected, the mesh, and what the case
-stands for. Nothing is compiled.
+LIST_HELP = """Lists the cases with their ids, expectations, meshes and descriptions. Nothing is
+compiled.
 """
 
 LIST_EPILOG = """\b
@@ -92,8 +92,8 @@ def render_mesh(mesh: Mapping[str, int]) -> str:
     return " ".join(f"{axis}={size}" for axis, size in mesh.items()) or "-"
 
 
-TARGETS_HELP = """For which GPUs can be compiled, without having one? With NAME: the description that XLA
-is given, with the sources of its figures.
+TARGETS_HELP = """Lists the GPUs that ligerdiag can compile for without having one. With NAME, prints the
+description for XLA, with the sources of its figures.
 """
 
 TARGETS_EPILOG = """\b
@@ -131,15 +131,15 @@ def render_capability(capability: int) -> str:
 if TYPE_CHECKING:
     from ligerdiag.api.catalogue import ToolchainStatus
 
-TOOLCHAINS_HELP = """Which versions of JAX and Triton can compile here, besides those that ligerdiag is installed
-with? Each is an environment that uv makes of exact pins, in the cache, when it is first
-needed. That takes a package index; later it works without. A release of JAX since 0.4.31,
-such as jax-0.7.2, is a toolchain, too, and listed once its environment was made.
+TOOLCHAINS_HELP = """Lists, creates and diagnoses toolchains: versions of JAX and Triton to compile with, besides
+the installed ones. Each is an environment in the cache that uv creates from exact pins
+when it is first needed; only that takes a package index. Any release of JAX since 0.4.31,
+such as jax-0.7.2, is a toolchain, too, and listed once its environment exists.
 
 \b
-  list            what there is, and what stands on this disk
-  create NAME     make the environment
-  doctor [NAME]   try it on a small program: what works, what is missing, and why
+  list            list all toolchains, and whether they have an environment
+  create NAME     create the environment
+  doctor [NAME]   compile a small program with it, and say what fails and why
 """
 
 TOOLCHAINS_EPILOG = """\b
@@ -151,9 +151,9 @@ Examples:
 
 \b
 Exit codes:
-    0  as it should be
-    2  usage or input error; the environment could not be made
-    3  doctor found one broken, or one that was named is missing
+    0  no fault
+    2  usage or input error; the environment could not be created
+    3  doctor found a broken toolchain, or a named one is missing
 """
 
 
@@ -171,7 +171,7 @@ def toolchains(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Toolchains.", show_default=False)
     ] = None,
     target: Annotated[str, typer.Option("--target", metavar="NAME", help="GPU that doctor compiles for.")] = "h100",
-    format: Annotated[AnswerFormat, typer.Option("--format", help="Form of the answer.")] = AnswerFormat.TERMINAL,
+    format: Annotated[AnswerFormat, typer.Option("--format", help="Format of the answer.")] = AnswerFormat.TERMINAL,
     cache_dir: Annotated[
         Path | None,
         typer.Option("--cache-dir", metavar="DIR", help="Where environments are kept. [default: the user's cache]"),

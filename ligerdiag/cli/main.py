@@ -34,13 +34,13 @@ overwrites one of its operands?
 
 EPILOG = """\b
 First run:
-  ligerdiag init                a first case, a test and the configuration
-  ligerdiag check               all of cases/, on a GPU that is not there
-  ligerdiag check mine.py       a file of yours that defines CASE
-  ligerdiag explain LD001       what a finding means
-  ligerdiag inspect /tmp/dump   what XLA left behind with --xla_dump_to=/tmp/dump
+  ligerdiag init                writes a first case, a test and the configuration
+  ligerdiag check               checks all of cases/, without a GPU
+  ligerdiag check mine.py       checks a file of yours that defines CASE
+  ligerdiag explain LD001       explains a finding
+  ligerdiag inspect /tmp/dump   judges a dump of --xla_dump_to=/tmp/dump
 
-Every command has a --help of its own.
+Every command has its own --help.
 """
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -59,25 +59,25 @@ app = typer.Typer(
 )
 app.command("check", short_help="are these schedules right?", help=check.HELP, epilog=check.EPILOG)(check.check)
 app.command(
-    "inspect", short_help="are these schedules right, compiled elsewhere?", help=inspect.HELP, epilog=inspect.EPILOG
+    "inspect", short_help="are schedules right that were compiled elsewhere?", help=inspect.HELP, epilog=inspect.EPILOG
 )(inspect.inspect)
-app.command("report", short_help="what XLA compiled, as pages for a browser", help=REPORT_HELP, epilog=REPORT_EPILOG)(
+app.command("report", short_help="compiled modules as pages for a browser", help=REPORT_HELP, epilog=REPORT_EPILOG)(
     report
 )
 app.command("bisect", short_help="what makes a case right or wrong?", help=bisect.HELP, epilog=bisect.EPILOG)(
     bisect.bisect
 )
 app.command("diff", short_help="what did an upgrade change?", help=diff.HELP, epilog=diff.EPILOG)(diff.diff)
-app.command("sweep", short_help="many cases, GPUs, toolchains and flags", help=sweep.HELP, epilog=sweep.EPILOG)(
-    sweep.sweep
-)
+app.command(
+    "sweep", short_help="check many cases for many GPUs, toolchains and flags", help=sweep.HELP, epilog=sweep.EPILOG
+)(sweep.sweep)
 app.command("init", short_help="start with a case of your own", help=init.HELP, epilog=init.EPILOG)(init.init)
 app.command("list", short_help="which cases are there?", help=LIST_HELP, epilog=LIST_EPILOG)(list_cases)
 app.command("explain", short_help="what does a rule mean?", help=EXPLAIN_HELP, epilog=EXPLAIN_EPILOG)(explain)
-app.command("targets", short_help="for which GPUs can be compiled?", help=TARGETS_HELP, epilog=TARGETS_EPILOG)(targets)
+app.command("targets", short_help="which GPUs can it compile for?", help=TARGETS_HELP, epilog=TARGETS_EPILOG)(targets)
 app.command(
     "toolchains",
-    short_help="which versions of JAX and Triton?",
+    short_help="which versions of JAX and Triton are there?",
     help=TOOLCHAINS_HELP,
     epilog=TOOLCHAINS_EPILOG,
 )(toolchains)

@@ -112,26 +112,26 @@ TimeLimit = Annotated[
         "--time-limit",
         min=0.001,
         metavar="SECONDS",
-        help="End the run then: what is known is written, the rest is not checked. [default: none]",
+        help="End the run then; the report has the results so far. [default: none]",
     ),
 ]
-ReportFormat = Annotated[Format, Option("--format", help="Form of the report on standard output.")]
+ReportFormat = Annotated[Format, Option("--format", help="Format of the report on standard output.")]
 ReportOutputs = Annotated[
     tuple[str, ...],
     Option(
         "--output",
         metavar="[FORMAT=]FILE",
-        help="Write the report there, too: sarif=out.sarif. Repeatable. Without FORMAT: in that of --format, and the "
-        "table here.",
+        help="Write the report there, too: sarif=out.sarif. Repeatable. Without FORMAT: that of --format, and the "
+        "table goes to standard output.",
     ),
 ]
 Html = Annotated[
     Path | None,
     Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),
 ]
-AnswerForm = Annotated[AnswerFormat, Option("--format", help="Form of the answer.")]
+AnswerForm = Annotated[AnswerFormat, Option("--format", help="Format of the answer.")]
 AnswerOutput = Annotated[
-    Path | None, Option("--output", metavar="FILE", help="Write the answer there and keep the table here.")
+    Path | None, Option("--output", metavar="FILE", help="Write the answer there, and the table to standard output.")
 ]
 
 
@@ -141,12 +141,14 @@ class ReplayBounds:
 
     replay_seconds: Annotated[
         float,
-        Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay what is estimated below that."),
+        Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay programs estimated below that."),
     ] = 10.0
     replay_memory: Annotated[
-        str, Option("--replay-memory", metavar="SIZE", help="Replay what is estimated below that: 500M, 4G.")
+        str, Option("--replay-memory", metavar="SIZE", help="Replay programs estimated below that: 500M, 4G.")
     ] = "4G"
-    full: Annotated[bool, Option("--full", help="Replay whatever the estimate, up to 16G and what is free.")] = False
+    full: Annotated[
+        bool, Option("--full", help="Replay regardless of the estimate, up to 16G and the free memory.")
+    ] = False
 
     def make_bounds(self) -> "Bounds":
         """Returns the bounds. Raises typer.BadParameter for a size that cannot be parsed."""

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from ligerdiag.sweep.result_store import StoredResult
     from ligerdiag.sweep.sweep_table import SweepDifference
 
-HELP = """What does `check` say of many cases, for many GPUs, toolchains, flags of XLA and sizes? GRID is
-a TOML file; each case in it is checked for each target, by each toolchain, with each set of
-flags and each of sizes, in a process of its own.
+HELP = """Checks many cases for many GPUs, toolchains, flags of XLA and sizes. GRID is a TOML file;
+each of its cases is checked for each target, by each toolchain, with each set of flags and
+each set of sizes, in a process of its own.
 
 \b
-  selectors = ["cases", "mine.py"]   as of `check`, from the folder of the grid
+  selectors = ["cases", "mine.py"]   as for `check`, from the folder of the grid
   targets = ["a100", "h100"]         default: h100
   toolchains = ["default", "seed"]   default: default
   replay = true                      replay each schedule on numbers
-  timeout = 300.0                    seconds, as of `check`
+  timeout = 300.0                    seconds, as for `check`
   pages = true                       a page for each cell, as of `check --html`
   [flags]                            named sets; default: one without flags
   none = []
@@ -43,18 +43,18 @@ flags and each of sizes, in a process of its own.
   large = { tokens = 8192 }          of `ligerdiag.size("tokens", 512)` in a file of cases
 
 The workers are Dask's: one a core here, or those of --scheduler, which must have the same
-ligerdiag, toolchains and files. What is known is in the store, a file a task: a sweep that
-was ended goes on where it was, and one that is complete does nothing anew. A result holds
-until a file that its case imports changes, or ligerdiag, its configuration or a version.
+ligerdiag, toolchains and files. The store has a file for each task with a result, so the
+same command continues a sweep that was ended. A result holds until a file that its case
+imports, ligerdiag, its configuration or a version changes.
 
 \b
 DIR gets, at the end and on Ctrl-C:
-  index.html      cases by columns, with marks where a verdict changes; each cell leads to
-                  the page of its case in pages/
+  index.html      cases by columns, with marks where a verdict changes; each cell links
+                  to the page of its case in pages/
   sweep.parquet   a row a cell; sweep.csv has the same
   reports/        of each column the report of `check --format json`
 
-`ligerdiag diff A/sweep.parquet B/sweep.parquet` says what changed between two sweeps.
+`ligerdiag diff A/sweep.parquet B/sweep.parquet` shows the changes between two sweeps.
 Needs: pip install 'ligerdiag[sweep]'
 """
 
@@ -69,15 +69,15 @@ MEANINGS = {
     ),
     ExitCode.INCONCLUSIVE: "inconclusive, as `check` says",
     ExitCode.NOTHING_CHECKED: "nothing to check in any case",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is kept and written",
-    ExitCode.TERMINATED: "ended by SIGTERM; what was known is kept and written",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are kept and written",
+    ExitCode.TERMINATED: "ended by SIGTERM; the results so far are kept and written",
 }
 
 EPILOG = f"""\b
 Examples:
   ligerdiag sweep grid.toml                       on every core of this machine
   ligerdiag sweep grid.toml --jobs 4 --out july   four workers
-  ligerdiag sweep grid.toml --retry               once more what could not be analysed
+  ligerdiag sweep grid.toml --retry               repeats what could not be analysed
   ligerdiag sweep grid.toml --scheduler tcp://head:8786 --store s3://bucket/sweep
 
 \b
@@ -104,8 +104,8 @@ class SweepLine:
         int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
     ] = None
     time_limit: TimeLimit = None
-    refresh: Annotated[bool, Option("--refresh", help="Do everything again.")] = False
-    retry: Annotated[bool, Option("--retry", help="Do again what could not be analysed.")] = False
+    refresh: Annotated[bool, Option("--refresh", help="Do every task again.")] = False
+    retry: Annotated[bool, Option("--retry", help="Do again the tasks that could not be analysed.")] = False
 
 
 def run_sweep_command(line: SweepLine) -> None:

@@ -79,7 +79,7 @@ CUT = (CutLoop(instruction="while.1", line=None, ran=2, iterations=32),)
     ],
     ids=["replay", "device", "rule alone", "rule and no numbers", "rule and the first iterations, without a reference"],
 )
-def test_what_loses_precision_is_right_and_not_exact(lossy: Mitigation) -> None:
+def test_a_mitigation_that_loses_precision_is_right_and_not_exact(lossy: Mitigation) -> None:
     assert lossy.is_right
     assert not lossy.is_exact
 
@@ -89,7 +89,7 @@ def test_numbers_that_are_exact_clear_what_the_rule_suspects() -> None:
     assert make_mitigation(findings=(LD012,), device=make_device(Attribution.FRESH, 1e-3)).is_exact
 
 
-def test_what_is_right_by_luck_or_unknown_is_not_right() -> None:
+def test_a_latent_or_unknown_outcome_is_not_right() -> None:
     for verdict in set(Verdict) - {Verdict.FRESH}:
         assert not make_mitigation({**FRESH, "w": verdict}).is_right
     assert not make_mitigation({}).is_right
@@ -103,7 +103,7 @@ def test_a_device_that_computed_something_else_contradicts_a_fresh_schedule(attr
     assert mitigation.is_wrong_on_device is (attribution in wrong)
 
 
-def test_time_counts_before_instructions_and_what_is_not_known_costs_most() -> None:
+def test_time_counts_before_instructions_and_an_unknown_value_costs_most() -> None:
     slow = make_mitigation(device=make_device(Attribution.FRESH, 0.0, milliseconds=2.0), instructions=1)
     fast = make_mitigation(device=make_device(Attribution.FRESH, 0.0, milliseconds=1.0), instructions=9)
     untimed = make_mitigation(instructions=1)
@@ -115,7 +115,7 @@ def test_time_counts_before_instructions_and_what_is_not_known_costs_most() -> N
     assert make_mitigation().peak_bytes is None, "without an artifact there is no analysis of memory"
 
 
-def test_a_difference_within_the_noise_of_the_clock_is_none() -> None:
+def test_a_difference_within_the_noise_of_the_clock_does_not_count() -> None:
     slow, fast = (make_mitigation(device=make_device(Attribution.FRESH, 0.0, milliseconds=ms)) for ms in (18.9, 18.6))
     small = replace(slow, instructions=3)
     assert find_cheapest([replace(fast, instructions=4), small]) is small

@@ -45,7 +45,7 @@ def test_a_tie_between_two_kernels_does_not_change_which_is_which(
     assert not any("a tie can do harm" in note for note in bisection.notes)
 
 
-def test_a_tie_is_named_by_operation_and_line_and_by_what_is_wrong_without_it(
+def test_a_tie_is_named_by_operation_line_and_the_outputs_that_need_it(
     runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     case = load(TWO_READERS)
@@ -61,9 +61,7 @@ def test_a_tie_is_named_by_operation_and_line_and_by_what_is_wrong_without_it(
     )
 
 
-def test_a_kernel_that_nobody_reads_after_is_right_without_any_tie(
-    runner: TrialRunner, load: Load, h100: Target
-) -> None:
+def test_an_operand_without_later_readers_needs_no_tie(runner: TrialRunner, load: Load, h100: Target) -> None:
     bisection = bisect_edges(runner, load(NO_READER), h100, OPTIONS)
     assert bisection.answers == ("right without any tie: every output is fresh",)
     assert [(row.label, row.is_answer) for row in bisection.rows] == [("no tie", True)]
@@ -90,7 +88,7 @@ def test_a_case_that_does_not_trace_is_the_users_error(runner: TrialRunner, load
         bisect_edges(runner, load(UNTRACEABLE), h100, OPTIONS)
 
 
-def test_the_limit_is_said_and_what_was_found_is_kept(runner: TrialRunner, load: Load, h100: Target) -> None:
+def test_the_limit_is_named_and_the_results_are_kept(runner: TrialRunner, load: Load, h100: Target) -> None:
     bisection = bisect_edges(runner, load(TWO_READERS), h100, make_options(Axis.EDGES, limit=2))
     assert bisection.answers[0] == "no minimal set of ties, out of 2 possible, was confirmed within 2 trials"
     assert "there may be other sets: `--limit` allows more than 2 trials" in bisection.notes

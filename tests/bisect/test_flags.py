@@ -73,7 +73,7 @@ def flags(runner: TrialRunner, h100: Target, tmp_path_factory: pytest.TempPathFa
         return bisect_flags(runner, case, h100, make_options(Axis.FLAGS, replay=True))
 
 
-def test_each_value_has_a_row_that_says_what_it_did_to_the_program(flags: Bisection) -> None:
+def test_each_value_has_a_row_with_its_effect_on_the_program(flags: Bisection) -> None:
     assert {row.label: row.cells.get("program") for row in flags.rows} == {
         "default": None,
         "xla_gpu_enable_latency_hiding_scheduler=false": "changed",
@@ -100,7 +100,7 @@ def test_a_flag_that_changes_verdicts_is_an_answer_and_confirmed_by_numbers(flag
     )
 
 
-def test_what_xla_refuses_is_shown_and_unsettles_nothing(flags: Bisection) -> None:
+def test_a_refused_flag_is_shown_and_unsettles_nothing(flags: Bisection) -> None:
     errors = {row.label: row.error for row in flags.rows if row.error}
     assert errors["xla_gpu_no_such_flag=1"] == "not known to this XLA"
     assert "SIDEWAYS" in errors["xla_gpu_command_buffer_scheduling_mode=SIDEWAYS"]

@@ -34,7 +34,7 @@ def ladder(runner: TrialRunner, h100: Target) -> Bisection:
     return climb(runner, h100, replay=True)
 
 
-def test_each_rung_has_its_verdicts_confirmed_by_numbers(ladder: Bisection) -> None:
+def test_each_mitigation_has_verdicts_confirmed_by_numbers(ladder: Bisection) -> None:
     assert [row.label for row in ladder.rows] == RUNGS
     assert [row.word for row in ladder.rows] == ["wrong", *["right"] * 4]
     assert {row.replay for row in ladder.rows} == {"agrees"}
@@ -42,7 +42,7 @@ def test_each_rung_has_its_verdicts_confirmed_by_numbers(ladder: Bisection) -> N
     assert not ladder.is_unsettled
 
 
-def test_each_rung_has_its_price(ladder: Bisection) -> None:
+def test_each_mitigation_has_its_price(ladder: Bisection) -> None:
     counts = {row.label: row.cells["instructions"] for row in ladder.rows}
     sizes = {row.label: int(row.cells["bytes"]) for row in ladder.rows}
     assert min(sizes.values()) > 4 * 32 * 16, "the weight's gradient at least"
@@ -56,27 +56,27 @@ def test_each_rung_has_its_price(ladder: Bisection) -> None:
     assert float(ladder.rows[0].cells["error of loss"]) < 1e-5
 
 
-def test_the_cheapest_right_rung_is_the_answer_and_each_is_described(ladder: Bisection) -> None:
+def test_the_cheapest_right_mitigation_is_the_answer_and_each_is_described(ladder: Bisection) -> None:
     assert [row.label for row in ladder.rows if row.is_answer] == ["aliased"]
     assert ladder.answers[0] == "right: `trivial`, `barrier`, `aliased` and `out_of_place`; `aliased` is the cheapest"
     assert ladder.answers[1].startswith("`hidden` is wrong: ")
     assert [answer.split("`")[1] for answer in ladder.answers[1:]] == RUNGS
 
 
-def test_without_numbers_what_may_be_lossy_is_no_cheap_cure(runner: TrialRunner, h100: Target) -> None:
+def test_without_numbers_a_mitigation_that_may_be_lossy_is_not_the_cheapest(runner: TrialRunner, h100: Target) -> None:
     found = climb(runner, h100)
     assert "`trivial` is right and may lose precision" in found.answers[2]
     assert found.answers[0].startswith("right: `barrier`, `aliased` and `out_of_place`")
 
 
-def test_the_rows_of_the_seed_are_a_ladder_of_two_and_say_what_is_missing(runner: TrialRunner, h100: Target) -> None:
+def test_the_seed_has_two_mitigations_and_the_missing_ones_are_named(runner: TrialRunner, h100: Target) -> None:
     found = climb(runner, h100, f"{ROOT}/cases/seed_flce.py::seed_flce[True-float32-True-1-4-32-16]")
     assert [row.label for row in found.rows] == RUNGS[:2]
     assert any("has no `barrier`, `aliased` and `out_of_place`" in note for note in found.notes)
     assert found.answers[0] == "no mitigation is right without losing precision"
 
 
-def test_times_of_a_device_choose_the_cheapest_of_those_that_are_exact(
+def test_times_on_a_device_choose_the_cheapest_exact_mitigation(
     runner: TrialRunner, h100: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no GPU here: its runs are by hand, all else is real."""
@@ -117,13 +117,13 @@ def test_a_case_without_siblings_is_compared_with_itself_where_every_reader_is_t
     assert [row.label for row in again.rows] == ["hidden", "trivial"]
 
 
-def test_where_nothing_is_overwritten_the_case_stands_alone(runner: TrialRunner, h100: Target, load: Load) -> None:
+def test_a_case_without_a_hidden_write_has_one_mitigation(runner: TrialRunner, h100: Target, load: Load) -> None:
     found = bisect_mitigation(runner, load(NO_KERNEL), h100, make_options(Axis.MITIGATION))
     assert [row.label for row in found.rows] == ["as written"]
     assert any("there is nothing to tie" in note for note in found.notes)
 
 
-def test_a_case_that_does_not_trace_is_the_users_to_mend(runner: TrialRunner, h100: Target, load: Load) -> None:
+def test_a_case_that_does_not_trace_is_an_error_of_the_user(runner: TrialRunner, h100: Target, load: Load) -> None:
     with pytest.raises(CaseError, match="KeyError"):
         bisect_mitigation(runner, load(RAISES), h100, make_options(Axis.MITIGATION))
 

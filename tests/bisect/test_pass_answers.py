@@ -100,11 +100,11 @@ def test_no_step_is_to_blame_for_a_value_lost_from_the_start() -> None:
     assert "already in the program that XLA got" in describe_answers([answer])[0]
 
 
-def test_a_loss_that_was_given_back_with_the_wrong_order_is_the_schedules() -> None:
+def test_a_value_restored_in_the_wrong_order_is_the_fault_of_the_schedule() -> None:
     assert names(explain(Verdict.STALE, "open", "copied", "yk")) == ["pass-2"]
 
 
-def test_what_is_lost_in_the_first_snapshot_that_was_judged_is_nobodys() -> None:
+def test_no_step_is_to_blame_for_a_value_lost_in_the_first_judged_snapshot() -> None:
     history = make_history("copied")
     first = replace(history.changes[0], step=CompilerStep(name="shardy-xla", pipeline="partitioner", number=8))
     answer = explain_output(replace(history, changes=(first,)), "y", Verdict.STALE)

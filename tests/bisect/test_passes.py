@@ -57,7 +57,7 @@ def test_without_the_pass_that_folds_it_others_do(bisections: Mapping[str, Bisec
     assert any("`input` is stale, for then `triton-gemm-rewriter`" in answer for answer in without)
 
 
-def test_what_a_later_pass_gives_back_is_not_lost(bisections: Mapping[str, Bisection]) -> None:
+def test_a_value_that_a_later_pass_restores_is_not_lost(bisections: Mapping[str, Bisection]) -> None:
     """Common subexpression elimination merges the reader's own convert with the one that the kernel overwrites."""
     (answer,) = [answer for answer in bisections["bf16_flce"].answers if answer.startswith("`bias` is latent")]
     assert "right by luck: the program as XLA got it does not force the order" in answer
@@ -104,7 +104,7 @@ def test_every_output_that_is_not_fresh_has_an_answer_with_evidence(bisections: 
             assert (verdict is FRESH) != any(name in label.split(", ") for label in shown)
 
 
-def test_what_was_lost_before_xla_is_no_pass(runner: TrialRunner, load: Load, h100: Target) -> None:
+def test_no_pass_is_to_blame_for_a_value_lost_before_xla(runner: TrialRunner, load: Load, h100: Target) -> None:
     bisection = bisect_passes(runner, load(FOLDED_BEFORE_XLA), h100, make_options(Axis.PASSES))
     assert bisection.rows[0].label == "as XLA got it"
     assert bisection.rows[0].is_answer

@@ -31,7 +31,7 @@ def test_each_gpu_has_a_row_and_says_whether_it_runs_the_program_of_another(gpus
     assert gpus.rows[0].outputs == gpus.rows[1].outputs != gpus.rows[2].outputs
 
 
-def test_what_differs_is_said_with_the_pass_and_the_instructions_at_which_the_compiles_part(gpus: Bisection) -> None:
+def test_the_pass_and_the_instructions_at_which_two_compiles_diverge_are_named(gpus: Bisection) -> None:
     change, where = gpus.answers
     assert change.startswith("from `h100` to `a100`: ")
     assert "stale -> latent" in change
@@ -52,7 +52,7 @@ def test_gpus_with_the_same_verdicts_have_one_answer_and_a_single_name_means_all
     assert found.answers[0].startswith("the verdicts are the same on `h100`, ")
 
 
-def test_what_cannot_be_analysed_is_said_and_unsettles(runner: TrialRunner, load: Load, h100: Target) -> None:
+def test_a_target_that_cannot_be_analysed_is_named_and_unsettles(runner: TrialRunner, load: Load, h100: Target) -> None:
     options = make_options(Axis.TARGETS, targets=("h100", "a100"))
     found = bisect_targets(runner, load(UNTRACEABLE), h100, options)
     assert found.is_unsettled

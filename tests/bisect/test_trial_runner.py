@@ -35,9 +35,7 @@ def test_outcomes_come_in_the_order_asked_and_equal_trials_are_one(runner: Trial
     assert [(one.kernel, one.operand) for one in outcomes[1].written] == [("running_maximum", 0)]
 
 
-def test_nothing_is_compiled_twice_by_one_laboratory_or_the_next(
-    runner: TrialRunner, cache: Cache, trial: Trial
-) -> None:
+def test_nothing_is_compiled_twice_by_one_runner_or_the_next(runner: TrialRunner, cache: Cache, trial: Trial) -> None:
     first = runner.try_one(trial)
     before = runner.trials, runner.compiled
     assert runner.try_one(trial) is first
@@ -49,7 +47,7 @@ def test_nothing_is_compiled_twice_by_one_laboratory_or_the_next(
         assert again.outputs == first.outputs
 
 
-def test_what_does_not_trace_is_an_outcome_with_an_error(runner: TrialRunner, load: Load, h100: Target) -> None:
+def test_a_case_that_does_not_trace_is_an_outcome_with_an_error(runner: TrialRunner, load: Load, h100: Target) -> None:
     outcome = runner.try_one(Trial(case=load(UNTRACEABLE), target=h100))
     assert outcome.word == "unknown"
     assert outcome.exit_code == CaseError.exit_code
@@ -65,7 +63,7 @@ def test_numbers_come_in_the_order_of_the_outcomes(runner: TrialRunner, load: Lo
     assert set(replays[1].outputs) == {"last", "sum", "product"}
 
 
-def test_progress_tells_of_every_trial_and_the_best_so_far(cache: Cache, trial: Trial) -> None:
+def test_progress_shows_every_trial_and_the_best_result_so_far(cache: Cache, trial: Trial) -> None:
     answered: list[Progress] = []
     with TrialRunner(cache=cache, tell=answered.append) as runner:
         runner.best = "right with 2 ties"
@@ -78,7 +76,7 @@ def test_progress_tells_of_every_trial_and_the_best_so_far(cache: Cache, trial: 
     assert {one.best for one in tries} == {"right with 2 ties"}
 
 
-def test_ctrl_c_ends_the_workers_and_leaves_what_was_known(cache: Cache, load: Load, h100: Target) -> None:
+def test_ctrl_c_ends_the_workers_and_leaves_the_results_so_far(cache: Cache, load: Load, h100: Target) -> None:
     case: CaseSpec = load(TWO_READERS)
     trials = [
         Trial(case=case, target=h100, variation=Variation(flags={"xla_gpu_autotune_level": level})) for level in (0, 1)

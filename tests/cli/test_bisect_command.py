@@ -45,7 +45,7 @@ def test_every_option_is_passed_on(api: FakeApi, run_command: RunCommand, tmp_pa
     ]
 
 
-def test_over_targets_means_all_of_them_unless_told_otherwise(api: FakeApi, run_command: RunCommand) -> None:
+def test_over_targets_means_all_targets_unless_some_are_named(api: FakeApi, run_command: RunCommand) -> None:
     run_command("bisect", "a", "--over", "targets")
     run_command("bisect", "a", "--over", "targets", "--target", "b200")
     run_command("bisect", "a", "--over", "flags", "--toolchain", "seed")

@@ -55,7 +55,7 @@ def test_comma_lists_are_two_sides(api: DiffApi, run_command: RunCommand) -> Non
     assert (asked.module, asked.timeout) == ("*m*", None)
 
 
-def test_the_code_is_that_of_what_was_found(api: DiffApi, run_command: RunCommand) -> None:
+def test_the_exit_code_depends_on_the_differences(api: DiffApi, run_command: RunCommand) -> None:
     outcome = run_command("diff", "a", "b")
     assert outcome.code == 1
     assert "moved from after to before the kernel" in outcome.out
@@ -81,7 +81,7 @@ def test_json_goes_to_standard_output_or_to_a_file(api: DiffApi, run_command: Ru
         ((), 5),
     ],
 )
-def test_what_weighs_most_is_the_code(differences: tuple[Difference, ...], code: int) -> None:
+def test_the_most_severe_result_is_the_exit_code(differences: tuple[Difference, ...], code: int) -> None:
     assert compute_difference_code(DifferenceReport(differences=differences)) == code
 
 

@@ -61,7 +61,7 @@ def test_several_files_are_written_at_once_and_the_table_is_shown(
     assert "Exit code 1: findings at or above" in (tmp_path / "markdown").read_text()
 
 
-def test_format_is_what_is_shown_beside_files(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+def test_format_is_shown_on_standard_output_beside_files(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     outcome = run_command("check", "--format", "markdown", "--output", f"json={tmp_path / 'a.json'}")
     assert outcome.out.startswith("## ligerdiag\n")
     assert json.loads((tmp_path / "a.json").read_text())["exit_code"] == 0
@@ -89,7 +89,7 @@ def test_fail_on_and_strict_reach_the_tests_of_junit(api: FakeApi, run_command: 
         ("sarif=.", "is a directory"),
     ],
 )
-def test_an_output_that_makes_no_sense_is_said_before_any_work(
+def test_a_wrong_output_option_is_an_error_before_any_work(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -113,7 +113,7 @@ def test_two_reports_cannot_share_a_file(
     assert api.asked == []
 
 
-def test_a_file_may_have_an_equals_sign_where_no_word_stands_before_it(
+def test_a_file_name_may_have_an_equals_sign_without_a_word_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -131,7 +131,7 @@ def test_a_bare_file_takes_the_format_and_keeps_the_table(tmp_path: Path) -> Non
     )
 
 
-def test_a_file_that_cannot_be_written_keeps_no_other_from_being_written(
+def test_a_file_that_cannot_be_written_does_not_stop_the_others(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ligerdiag.cli import output

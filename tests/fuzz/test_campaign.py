@@ -37,7 +37,7 @@ def write(row: JudgedProgram) -> str:
     return json.dumps(encode_record(row)) + "\n"
 
 
-def test_what_was_once_wrong_is_right(shared_cache: Path) -> None:
+def test_programs_that_were_once_judged_wrong_are_judged_right(shared_cache: Path) -> None:
     names = ("once_wrong.py", "once_missed.py", "once_taken_for_another.py")
     files = [str(Path(__file__).with_name(name)) for name in names]
     report = api.check(api.CheckOptions(selectors=tuple(files), cache_directory=shared_cache))

@@ -15,7 +15,7 @@ from tools.fuzz.processes import Workload
 SHARE = Workload(directory="out", seeds=tuple(range(30)), target="h100", timeout=60.0)
 
 
-def test_every_seed_is_in_one_task_and_tasks_are_told_apart() -> None:
+def test_every_seed_is_in_one_task_and_tasks_have_distinct_keys() -> None:
     tasks = plan_tasks(SHARE)
     assert [seed for task in tasks for seed in task.workload.seeds] == list(SHARE.seeds)
     assert len({task.key for task in (*tasks, *plan_tasks(replace(SHARE, target="a100")))}) == 2 * len(tasks)
@@ -28,7 +28,7 @@ def test_a_worker_with_another_ligerdiag_draws_other_programs_and_refuses() -> N
         judge_task(task, None)
 
 
-def test_a_scheduler_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_scheduler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ligerdiag.sweep.cluster._CONNECT_SECONDS", 1)
     options = FuzzOptions(directory=tmp_path, count=2, scheduler="tcp://127.0.0.1:1")
     with pytest.raises(InputError, match="expected a Dask scheduler at"):

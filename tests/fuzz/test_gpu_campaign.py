@@ -80,7 +80,7 @@ def test_without_a_gpu_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.Monk
         gpu_campaign.run_device_campaign(replace(OPTIONS, directory=tmp_path), lambda _: None)
 
 
-def test_a_process_that_ends_is_told_of() -> None:
+def test_a_process_that_fails_is_reported() -> None:
     (workload,) = plan_workloads({1: 1}, ("GPU-a",), OPTIONS)
     told: list[Any] = []
     (fault,) = run_workloads("ligerdiag.no_such_module", [workload], Path("none"), told.append)

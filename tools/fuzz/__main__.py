@@ -47,8 +47,8 @@ MEANINGS = {
     ExitCode.INPUT: "usage or input error",
     ExitCode.NOT_ANALYSED: "contradictions: bugs in ligerdiag; or the --time-limit came first",
     ExitCode.NOTHING_CHECKED: "no program judged",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is kept",
-    ExitCode.TERMINATED: "ended by SIGTERM; what was known is kept",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are kept",
+    ExitCode.TERMINATED: "ended by SIGTERM; the results so far are kept",
 }
 
 EPILOG = f"""\b
@@ -73,7 +73,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class FuzzLine(FuzzOptions):
-    """The command line: the options of a campaign, and those that choose what runs it."""
+    """The command line: the options of a campaign, and those that choose the machines."""
 
     directory: Annotated[Path, Option("--out", metavar="DIR", help="Where the campaign is kept.")] = Path("fuzz")
     seed: Annotated[
@@ -88,7 +88,7 @@ class FuzzLine(FuzzOptions):
     ] = None
     time_limit: TimeLimit = None
     device: Annotated[
-        bool, Option("--device", help="Run each on the GPUs of this machine, too, and judge what it compiles there.")
+        bool, Option("--device", help="Run each also on the GPUs of this machine, and judge the compiles there.")
     ] = False
 
 

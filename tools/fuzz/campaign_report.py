@@ -11,7 +11,7 @@ def render_fuzz_report(report: FuzzReport) -> str:
     """Returns the table of verdicts by numbers, every contradiction, and the processor time of a program."""
     outputs = report.count_outputs()
     numbers = list(dict.fromkeys(number for _, number in sorted(outputs)))
-    lines = [f"{len(report.rows)} programs, {sum(outputs.values())} outputs: verdict by what their numbers say"]
+    lines = [f"{len(report.rows)} programs, {sum(outputs.values())} outputs: verdict by their numbers"]
     lines += [_render_row("", numbers)]
     for verdict in dict.fromkeys(verdict for verdict, _ in sorted(outputs)):
         lines.append(_render_row(verdict, [str(outputs[verdict, number]) for number in numbers]))
