@@ -1,4 +1,4 @@
-"""What cannot be done is said in one line that names it, with its exit code, and leaves nothing behind."""
+"""A wrong request gives one line that names it, its exit code, and no incomplete files."""
 
 import json
 import re

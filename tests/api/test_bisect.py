@@ -1,4 +1,4 @@
-"""Real bisections through `api` and the command line: what ties the seed's case needs, and why none help when sharded."""
+"""Real bisections through `api` and the command line: the ties of the seed's case, and none for a sharded one."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From verdicts and numbers to a status: a contradiction between them outweighs what was expected."""
+"""From verdicts and numbers to a status: a contradiction between them outweighs the expectation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Two compiles side by side, of a case on two GPUs and of what these left behind."""
+"""Two compiles of a case on two GPUs, compared as cases and as artifacts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A run that is ended before everything was done says of each case what was not."""
+"""A run that is ended early says for each case which steps were not done."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Baselines through `api`: what is recorded, what drifts, and what the run has to say of it."""
+"""Baselines through `api`: the record, the drift, and the notes of the run."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Toolchains through `api`: what is there, what works, and what cannot be asked for."""
+"""Toolchains through `api`: the list, the diagnosis, and requests that fail."""
 
 from pathlib import Path
 

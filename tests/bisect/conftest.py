@@ -1,4 +1,4 @@
-"""One runner for all tests: what one has compiled, the next one reads."""
+"""One runner for all tests, which share its compiles."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

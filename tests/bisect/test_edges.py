@@ -1,4 +1,4 @@
-"""Real bisections of small programs whose kernel hides what it overwrites."""
+"""Real bisections of small programs whose kernel has a hidden write."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Flags of XLA on a small case: what they do to the program, and to its verdicts."""
+"""Flags of XLA on a small case: their effects on the program and on its verdicts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Real bisections over passes: what the HLO of each step says was read by hand."""
+"""Real bisections over passes, compared with the HLO of each step as a person read it."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Which cases of a table are mitigations of one ladder."""
+"""Which cases of a table differ only in their mitigation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which versions changed a verdict: what cannot be asked for, and the seed's own row under real toolchains."""
+"""Which versions changed a verdict: requests that fail, and the seed's row under real toolchains."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a trial is, and the one word for what came of it."""
+"""The key of a trial, and the word for its outcome."""
 
 import pytest
 

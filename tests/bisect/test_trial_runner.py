@@ -1,4 +1,4 @@
-"""Real trials: each is compiled once, and what is wrong with one is in its outcome."""
+"""Real trials: each is compiled once, and its failure is in its outcome."""
 
 import pytest
 

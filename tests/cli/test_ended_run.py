@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a time limit: what was known by then is shown in every form, and the rest is called not checked."""
+"""Ctrl-C, SIGTERM and a time limit: every format shows the results so far, and the rest is not checked."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`ligerdiag init` writes what really checks, and nothing over what is there."""
+"""`ligerdiag init` writes files that check, and overwrites nothing."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A campaign of `python -m tools.fuzz` keeps what it knows, goes on where it was, and says where witnesses contradict."""
+"""A campaign of `python -m tools.fuzz` keeps its rows, continues after an end, and reports contradictions."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Random programs of `python -m tools.fuzz` are what their seed says, mean what their reference says, and shrink to such."""
+"""Random programs depend on their seed alone, agree with their reference, and shrink to valid programs."""
 
 import ast
 from collections import Counter

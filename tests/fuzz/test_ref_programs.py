@@ -1,4 +1,4 @@
-"""Programs with Refs hold what their seed says is due, and all run with every generation of jax-triton."""
+"""Programs with Refs contain the kind that their seed requires, and run with every generation of jax-triton."""
 
 import json
 import subprocess

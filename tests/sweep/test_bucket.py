@@ -1,4 +1,4 @@
-"""A store at a server that speaks S3: the same table as in a folder, a sweep that goes on, and a clear word without one."""
+"""A store at a server that speaks S3: the same table as in a folder, a sweep that continues, and an error without one."""
 
 import importlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A grid becomes tasks; a key changes with what decides a result and with nothing else; a store keeps whole results."""
+"""A grid becomes tasks, a key changes exactly with the things that decide a result, and a store keeps complete results."""
 
 import csv
 import json

@@ -1,9 +1,8 @@
-"""`fuzz --scheduler`: the programs of a campaign on the workers of a Dask scheduler.
+"""`python -m tools.fuzz --scheduler`: judges the programs of a campaign on the workers of a Dask scheduler.
 
-1. A task is a few seeds. A worker draws their programs itself, judges them in a process of its own, in a folder of its own,
-   and sends the rows back, which are appended here: the campaign goes on behind what is there, wherever it began.
-2. A seed stands for another program where ligerdiag is another: such a worker refuses the task.
-3. Of a task that is lost with its worker, see `sweep.cluster`, nothing is written. The next run does its seeds.
+A worker draws and judges the programs of a task in a process of its own, and sends the rows back. They are appended to
+the campaign's file on this machine, so a campaign continues there or here. A worker with other sources or versions
+would draw other programs from the same seeds: it refuses the task.
 """
 
 import time
