@@ -74,7 +74,7 @@ class CheckOptions:
     cache_directory: Cache = None
     refresh: Annotated[bool, Option("--refresh", help="Compile and replay again despite the cache.")] = False
     replay: Replays = True
-    """Replay what fits the bounds."""
+    """Whether to replay programs within the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
     rows: Annotated[bool, Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")] = (
         False
@@ -106,9 +106,9 @@ class CheckOptions:
     effects: tuple[DeclaredEffects, ...] = ()
     """The declared effects of operands whose effects are unknown."""
     record: bool = False
-    """Also compute what a baseline holds: the caller records the report."""
+    """Whether to compute the data of a baseline, too: the caller records the report."""
     view: bool = False
-    """Also compute what the HTML draws."""
+    """Whether to compute the data of the HTML pages, too."""
     usual_targets: tuple[str, ...] = DEFAULT_TARGETS
     """Targets that the project is checked for by default; without all of them no suppression is called unused."""
 
@@ -138,7 +138,7 @@ class InspectOptions:
     ] = None
     """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     replay: Replays = True
-    """Replay the modules in which a kernel overwrites something, where that fits the bounds."""
+    """Whether to replay the modules with a hidden write, within the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
     seed: Annotated[int, Option("--seed", min=0, metavar="N", help="Seed of the arguments that a replay draws.")] = 0
     source_roots: Annotated[
@@ -155,9 +155,9 @@ class InspectOptions:
     effects: tuple[DeclaredEffects, ...] = ()
     """The declared effects of operands whose effects are unknown."""
     neighbourhoods: bool = False
-    """Also compute which instructions read the values that kernels overwrite."""
+    """Whether to compute, too, which instructions read the overwritten values."""
     view: bool = False
-    """Also compute what the HTML draws."""
+    """Whether to compute the data of the HTML pages, too."""
     notes: tuple[str, ...] = ()
     """Further notes for the report."""
 
@@ -192,7 +192,7 @@ class BisectOptions:
     """Seconds that one trial may take to compile, and again to replay."""
     cache_directory: Cache = None
     replay: Replays = True
-    """Replay what fits the bounds."""
+    """Whether to replay programs within the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
     device: Annotated[bool, Option("--device", help="With --over mitigation: time each on this machine's GPUs.")] = (
         False

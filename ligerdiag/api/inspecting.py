@@ -74,7 +74,7 @@ def select_modules(
     notes += _describe_rest(dumps)
     if counter.unsplit:
         notes.append(
-            f"{count_of(counter.unsplit, 'file')} not looked into for several modules: all of them are more than the bounds"
+            f"{count_of(counter.unsplit, 'file')} not searched for several modules: together they exceed the bounds"
         )
     return DumpSelection(modules=modules, artifacts=artifacts, notes=tuple(notes))
 
@@ -101,7 +101,7 @@ def _describe_empty(path: Path, dump: Dump) -> str:
         return (
             f"`{path}` holds {number} before optimizations and none after: the schedule is in `…after_optimizations…`"
         )
-    if path.is_dir() and any(path.glob("module_*")):  # what XLA writes into each folder, whatever is asked for
+    if path.is_dir() and any(path.glob("module_*")):  # XLA writes it into each folder, whatever the flags
         return f"no HLO module in `{path}`, though XLA wrote there: give it `--xla_dump_hlo_as_proto` as well"
     return f"no HLO module in `{path}`: expected what `--xla_dump_to` writes, as protobuf or text"
 

@@ -72,7 +72,7 @@ def plan_steps(directory: Path) -> tuple[InitStep, ...]:
 
 def _plan_file(directory: Path, path: Path, text: str) -> InitStep:
     if (directory / path).exists():
-        return InitStep(path=path, text="", said=f"left as it is: {path}")
+        return InitStep(path=path, text="", said=f"unchanged: {path}")
     return InitStep(path=path, text=text, said=f"written: {path}")
 
 
@@ -88,12 +88,12 @@ def _plan_config(directory: Path) -> InitStep:
     except (OSError, ValueError) as error:
         raise InputError(f"expected to read `{path}` but: {error}") from None
     if "ligerdiag" in tools:
-        return InitStep(path=CONFIG, text="", said=f"left as it is: {CONFIG}, which has [tool.ligerdiag]")
+        return InitStep(path=CONFIG, text="", said=f"unchanged: {CONFIG}, which has [tool.ligerdiag]")
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     try:
         tomllib.loads(text + gap + table)
     except ValueError:
-        return InitStep(path=CONFIG, text="", said=f"left as it is: {CONFIG}; add to its table `tool`:\n{table}")
+        return InitStep(path=CONFIG, text="", said=f"unchanged: {CONFIG}; add to its table `tool`:\n{table}")
     return InitStep(path=CONFIG, text=text + gap + table, said=f"added: [tool.ligerdiag] to {CONFIG}")
 
 

@@ -83,7 +83,7 @@ def test_init_overwrites_nothing(run: Run, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     outcome = run("ligerdiag", "init")
     assert outcome.code == 0
-    assert outcome.out.count("left as it is") == 3
+    assert outcome.out.count("unchanged: ") == 3
     assert {name: (tmp_path / name).read_text() for name in texts} == texts
 
 
