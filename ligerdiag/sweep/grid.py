@@ -262,7 +262,7 @@ def _find_cases(
     unknown = next((source for source, files in dependencies.items() if not files), None)
     if unknown is not None:
         raise InputError(
-            f"the imports of `{unknown}` are unknown, so results could not be told apart: expected a file of one of your"
+            f"the imports of `{unknown}` are unknown, so its results could not be found again: expected a file of your own"
             f" projects, and a writable cache at `{cache.root}`"
         )
     return _FoundCases(cases={(case.source, case.id): case for case in cases}, dependencies=dependencies)

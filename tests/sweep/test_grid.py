@@ -125,7 +125,7 @@ def test_a_case_whose_imports_are_not_known_has_no_key(
     folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Cache, "find_dependencies", lambda self, question: None)
-    with pytest.raises(InputError, match=r"what `.*mine.py` imports is not known"):
+    with pytest.raises(InputError, match=r"the imports of `.*mine.py` are unknown"):
         plan(folder, shared_cache, "")
 
 
