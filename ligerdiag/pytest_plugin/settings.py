@@ -6,55 +6,44 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import Any, Unpack, cast
 
 import pytest
 
 from ligerdiag.api.catalogue import list_cases
-from ligerdiag.api.function import LiveFunction, check_chosen, check_live
-from ligerdiag.api.judging import CheckOptions, split_targets
+from ligerdiag.api.function import (
+    CaseWords,
+    RunWords,
+    check_chosen,
+    check_live,
+    make_check_options,
+    make_live_function,
+)
+from ligerdiag.api.judging import split_targets
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
 from ligerdiag.config import Config, load_config, require_known
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.render.terminal.terminal import MIN_WIDTH, render_terminal
-from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
+from ligerdiag.run_options import CheckOptions
 
 DEFAULT_TARGET = "h100"
 
 
-class RunWords(TypedDict, total=False):
-    """How to check; the other options are as in `ligerdiag.check`."""
+class CaseCheckWords(RunWords, total=False):
+    """How `schedule.check_case` checks a case; the fields of RunWords are those of `ligerdiag.check`."""
 
     target: str | tuple[str, ...] | list[str]
     """The GPU to compile for; of several, by commas or as a tuple, each has to be right."""
-    toolchain: str
-    replay: bool
-    full: bool
-    device: bool
-    refresh: bool
-    timeout: float
     strict: bool
     """Whether an undecided check fails the test."""
     fail_on: str
     """Least severity of a finding that fails the test: error, warning, note or never."""
 
 
-class MarkerWords(RunWords, total=False):
-    """Of a function: also what a case would say; as in `ligerdiag.check`."""
-
-    mesh: "Mapping[str, int] | Sequence[int] | None"
-    name: str
-    expected: "str | Mapping[str, str] | None"
-    expected_rules: tuple[str, ...] | None
-    effects: "Mapping[str, Mapping[str, Sequence[int]]] | None"
-    reference: "Callable[..., Any] | None"
+class MarkerWords(CaseWords, CaseCheckWords, total=False):
+    """How `schedule.check` checks a function; the fields of CaseWords are those of `ligerdiag.check`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,26 +178,17 @@ class Schedule:
         __tracebackhide__ = True
         require_known(words, tuple(MarkerWords.__annotations__), "`schedule.check`")
         every = cast("MarkerWords", {**self._marked, **words})
-        live = LiveFunction(
-            function=fn,
-            specs=specs,
-            mesh=every.get("mesh"),
-            name=every.get("name", ""),
-            expected=every.get("expected"),
-            expected_rules=every.get("expected_rules"),
-            effects=every.get("effects"),
-            reference=every.get("reference"),
-        )
+        live = make_live_function(fn, specs, every)
         try:
             report = check_live(live, self._make_options(every), self._settings.root)
         except LigerdiagError as error:
             raise error.with_traceback(None) from None
         return self._require_right(report, every)
 
-    def check_case(self, case: CaseSpec, **words: Unpack[RunWords]) -> CaseReport:
+    def check_case(self, case: CaseSpec, **words: Unpack[CaseCheckWords]) -> CaseReport:
         """Returns the same of a case of the marker `ligerdiag_cases`, held against its own expectation, both ways."""
         __tracebackhide__ = True
-        require_known(words, tuple(RunWords.__annotations__), "`schedule.check_case`")
+        require_known(words, tuple(CaseCheckWords.__annotations__), "`schedule.check_case`")
         every = cast("MarkerWords", {**self._marked, **words})
         try:
             report = check_chosen(case, self._make_options(every))
@@ -219,15 +199,10 @@ class Schedule:
     def _make_options(self, words: MarkerWords) -> CheckOptions:
         settings = self._settings
         targets = split_targets(words.get("target", settings.target))
-        return CheckOptions(
+        return make_check_options(
+            words,
             targets=targets,
             usual_targets=settings.config.targets or targets,
-            toolchain=words.get("toolchain", DEFAULT),
-            replay=words.get("replay", True),
-            bounds=Bounds(full=words.get("full", False)),
-            device=words.get("device", False),
-            refresh=words.get("refresh", False),
-            timeout=words.get("timeout", 300.0),
             cache_directory=settings.cache_directory,
             jobs=settings.jobs,
             suppress=settings.config.suppress,

@@ -1,4 +1,4 @@
-"""Real compiles, in the cache of the whole run: what one test has compiled, the next one reads."""
+"""Real compiles in the cache of the whole run, which all tests share."""
 
 import os
 from collections.abc import Callable, Mapping

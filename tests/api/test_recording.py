@@ -1,4 +1,4 @@
-"""Baselines through `api`: what is recorded, what drifts, and what the run has to say of it."""
+"""Baselines through `api`: the record, the drift, and the notes of the run."""
 
 import json
 from dataclasses import replace
@@ -101,7 +101,7 @@ def test_a_comment_on_the_readers_line_allows_it_and_no_expectation_is_contradic
     assert report.cases[0].status is Status.EXPECTED
 
 
-def test_what_is_new_what_is_gone_and_other_versions_are_notes(project: Project) -> None:
+def test_new_and_missing_cases_and_other_versions_are_notes(project: Project) -> None:
     project.record("released.py")
     old = parse_baseline(project.baseline.read_text())
     renamed = {replace(key, case="old name"): facts for key, facts in old.entries.items()}

@@ -41,7 +41,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "No name makes a link": ("tests/report/test_sarif.py::test_no_name_makes_a_link_in_any_text",),
     "Ctrl-C ends a command": (
         "tests/cli/test_interrupted_imports.py::test_an_import_that_is_interrupted_ends_the_command",
-        "tests/cli/test_interrupted_imports.py::test_each_command_is_ended_so",
+        "tests/cli/test_interrupted_imports.py::test_ctrl_c_during_imports_ends_each_command",
     ),
     "If a store holds anything but a whole result": (
         "tests/sweep/test_grid.py::test_a_result_of_another_task_under_the_key_is_none",
@@ -184,7 +184,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_read_here",
     ),
     "A rule, a module or a case file": (
-        "tests/api/test_rule_failures.py::test_a_rule_that_fails_is_unknown_and_the_rest_stands",
+        "tests/api/test_rule_failures.py::test_a_rule_that_fails_is_unknown_and_the_others_count",
         "tests/api/test_rule_failures.py::test_any_other_fault_costs_its_module",
         "tests/api/test_broken_files.py::test_each_broken_file_has_its_report_and_the_good_one_too",
     ),
