@@ -6,9 +6,9 @@ from ligerdiag.api.comparing import DiffOptions, bisect, diff
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.judging import CheckOptions, InspectOptions
 from ligerdiag.bisect.search.trial import BisectOptions
-from ligerdiag.judgement.baseline import load_baseline
-from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.report.baseline import load_baseline
+from ligerdiag.report.status import conclude
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.toolchains.catalogue import list_targets
 

@@ -25,16 +25,16 @@ from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
-from ligerdiag.judgement.baseline import Baseline, EntryKey, load_baseline, render_baseline
-from ligerdiag.judgement.conclusion import conclude
-from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
-from ligerdiag.judgement.suppression_entry import SeenScope, compute_scope
-from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
-from ligerdiag.render.json import compute_version
 from ligerdiag.replay.service.service import ReplayTask, replay_artifacts
+from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
+from ligerdiag.report.expectation import parse_expectation, parse_expected_rules
+from ligerdiag.report.json import compute_version
+from ligerdiag.report.status import conclude
+from ligerdiag.report.suppression_entry import SeenScope, compute_scope
+from ligerdiag.report.suppressions import Suppressions
 from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
 from ligerdiag.source_text import find_usual_root, resolve_roots
 from ligerdiag.text import count_of

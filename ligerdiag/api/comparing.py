@@ -16,9 +16,9 @@ from ligerdiag.device.service import require_gpu
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
+from ligerdiag.report.comparisons import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.toolchains.catalogue import DEFAULT, SUFFIX, Target, load_target
 
 type BisectAxis = Callable[[Laboratory, CaseSpec, Target, BisectOptions], Bisection]

@@ -24,11 +24,11 @@ from ligerdiag.compile.cases.function_pickler import (
 from ligerdiag.compile.cases.rebuild import choose_mesh, unwrap_jitted
 from ligerdiag.config import load_config
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.expectation import parse_expectation, parse_expected_rules
 from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.toolchains.toolchain import link_package
 

@@ -13,7 +13,6 @@ from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import inspect_artifact
-from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import (
@@ -28,6 +27,7 @@ from ligerdiag.model.report import (
 )
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
 from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds
+from ligerdiag.report.suppression_entry import ConfigEntry
 from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import Pool

@@ -26,7 +26,7 @@ from ligerdiag.cli.options import (
 )
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_bisections
 from ligerdiag.ending import RunEnded, watch_for_end
-from ligerdiag.judgement.answers import Axis, Bisection
+from ligerdiag.report.comparisons import Axis, Bisection
 
 HELP = """What makes a case right or wrong? Compile it again and again, vary one thing along an
 axis, and say what the verdict hangs on: one table, a sentence for each answer, evidence.
@@ -120,8 +120,8 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
 ) -> None:
     """Runs the bisection and exits with its code."""
     from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
     from ligerdiag.replay.service.worker import Bounds
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
     if output is not None:
         require_writable(output)

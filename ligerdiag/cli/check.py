@@ -166,8 +166,8 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     data: a file for the whole report, from which a sweep makes pages.
     """
     from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
     from ligerdiag.replay.service.worker import Bounds
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
     outputs = parse_outputs(output or [], format)
     if html is not None:

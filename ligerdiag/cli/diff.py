@@ -76,7 +76,7 @@ def diff(  # noqa: PLR0917 - typer reads the options from the signature
             raise InputError("two sweeps are compared as they are: leave the options out")
         raise typer.Exit(diff_sweeps(*map(Path, subjects or [])))
     from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
     if output is not None:
         require_writable(output)

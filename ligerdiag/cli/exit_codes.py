@@ -9,7 +9,7 @@ from ligerdiag.model.findings import ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 if TYPE_CHECKING:
-    from ligerdiag.judgement.answers import DifferenceReport
+    from ligerdiag.report.comparisons import DifferenceReport
 
 
 class ExitCode(IntEnum):
@@ -157,7 +157,7 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         return True
     if case.expected is not None or fail_on is FailOn.NEVER:
         return False
-    from ligerdiag.judgement.expectation import (  # imports the rules, which no help needs
+    from ligerdiag.report.expectation import (  # imports the rules, which no help needs
         compute_allowed_outputs,
         list_counted,
     )
@@ -177,7 +177,7 @@ def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
     know."""
     if fail_on is FailOn.NEVER or not case.findings:
         return False
-    from ligerdiag.judgement.expectation import list_counted
+    from ligerdiag.report.expectation import list_counted
     from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
 
     least = _BY_SEVERITY.index(Severity(fail_on.value))

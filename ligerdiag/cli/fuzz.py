@@ -107,7 +107,7 @@ def fuzz(  # noqa: PLR0917 - typer reads the options from the signature
     from ligerdiag.fuzz.campaign import run_campaign
     from ligerdiag.fuzz.device import run_device_campaign
     from ligerdiag.fuzz.rows import FuzzOptions
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -99,8 +99,8 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
 ) -> None:
     """Runs the inspection and exits with its code."""
     from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
     from ligerdiag.replay.service.worker import Bounds
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
     outputs = parse_outputs(output or [], format)
     if html is not None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Bisection
 from ligerdiag.model.report import CheckReport
+from ligerdiag.report.comparisons import Bisection
 
 if TYPE_CHECKING:
     from ligerdiag.api.judging import CheckOptions
 if TYPE_CHECKING:
-    from ligerdiag.judgement.answers import DifferenceReport
+    from ligerdiag.report.comparisons import DifferenceReport
 
 
 def require_writable(path: Path, option: str = "--output") -> None:
@@ -89,8 +89,8 @@ def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
     """Writes the answers to standard output; with a file, writes them there and the table to standard output."""
-    from ligerdiag.render.json import render_bisections_json
-    from ligerdiag.render.terminal.terminal import render_bisections
+    from ligerdiag.report.json import render_bisections_json
+    from ligerdiag.report.terminal.full_report import render_bisections
 
     def render_text(width: int | None, colour: bool) -> str:
         return render_bisections(bisections, width=width, colour=colour, verbose=verbose)
@@ -102,8 +102,8 @@ def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
     """Writes the same of a comparison."""
-    from ligerdiag.render.json import render_differences_json
-    from ligerdiag.render.terminal.terminal import render_difference_report
+    from ligerdiag.report.json import render_differences_json
+    from ligerdiag.report.terminal.full_report import render_difference_report
 
     def render_text(width: int | None, colour: bool) -> str:
         return render_difference_report(report, width=width, colour=colour, verbose=verbose)
@@ -118,7 +118,7 @@ def _write(
     render_data: Callable[[], str],
 ) -> None:
     """render_text: from the columns of the terminal, None for a file, and whether to colour."""
-    from ligerdiag.render.terminal.terminal import compute_colour, compute_stream_width
+    from ligerdiag.report.terminal.full_report import compute_colour, compute_stream_width
 
     if output is not None:
         write_atomically(output, render_data() if form is AnswerFormat.JSON else render_text(None, False))

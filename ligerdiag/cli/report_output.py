@@ -45,7 +45,7 @@ def write_html(report: CheckReport, directory: Path) -> None:
 
     Each page is there as a whole or not at all. Raises InputError when the disk says no.
     """
-    from ligerdiag.render.html import INDEX, compute_file_names, render_case_html, render_index_html
+    from ligerdiag.report.html import INDEX, compute_file_names, render_case_html, render_index_html
 
     require_html_directory(directory)
     try:
@@ -68,7 +68,7 @@ def _require_ours(directory: Path) -> None:
         entries = {entry for entry in directory.iterdir() if not entry.name.startswith(".")}
     except OSError as error:
         raise InputError(f"expected to read `{directory}` for --html but got: {error}") from error
-    from ligerdiag.render.html import INDEX
+    from ligerdiag.report.html import INDEX
 
     pages = set(_list_pages(directory))
     if entries and directory / INDEX not in pages and entries != pages:
@@ -85,7 +85,7 @@ def _list_pages(directory: Path) -> list[Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    from ligerdiag.render.html import GENERATOR
+    from ligerdiag.report.html import GENERATOR
 
     try:
         with path.open("rb") as file:
@@ -190,19 +190,19 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
     """Returns the report for a file or a program: without colours, in lines as long as they come."""
-    from ligerdiag.render.places import find_repository
+    from ligerdiag.report.case_places import find_repository
 
     match form:
         case Format.TERMINAL:
-            from ligerdiag.render.terminal.terminal import render_terminal
+            from ligerdiag.report.terminal.full_report import render_terminal
 
             return render_terminal(report, verbose=verbose)
         case Format.JSON:
-            from ligerdiag.render.json import render_json
+            from ligerdiag.report.json import render_json
 
             return render_json(report, exit_code=code)
         case Format.SARIF:
-            from ligerdiag.render.sarif import render_sarif
+            from ligerdiag.report.sarif import render_sarif
 
             return render_sarif(
                 report,
@@ -212,17 +212,17 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
                 successful=code in _COULD_LOOK,
             )
         case Format.JUNIT:
-            from ligerdiag.render.junit import render_junit
+            from ligerdiag.report.junit import render_junit
 
             return render_junit(
                 report, repository=find_repository(), fails=lambda case: fails_run(case, fail_on), strict=strict
             )
         case Format.GITHUB:
-            from ligerdiag.render.markdown import render_github
+            from ligerdiag.report.markdown import render_github
 
             return render_github(report, repository=find_repository())
         case Format.MARKDOWN:
-            from ligerdiag.render.markdown import render_markdown
+            from ligerdiag.report.markdown import render_markdown
 
             return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code))
         case _:
@@ -230,14 +230,14 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
 
 
 def _show_table(report: CheckReport, *, verbose: bool) -> None:
-    from ligerdiag.render.terminal.terminal import compute_colour, compute_stream_width, render_terminal
+    from ligerdiag.report.terminal.full_report import compute_colour, compute_stream_width, render_terminal
 
     width, colour = compute_stream_width(sys.stdout), compute_colour(sys.stdout)
     sys.stdout.write(render_terminal(report, width=width, colour=colour, verbose=verbose))
 
 
 def _render_summary(report: CheckReport, code: ExitCode) -> str:
-    from ligerdiag.render.markdown import render_markdown
+    from ligerdiag.report.markdown import render_markdown
 
     return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code), limit=SUMMARY_BYTES)
 

@@ -105,7 +105,7 @@ def sweep(  # noqa: PLR0917 - typer reads the options from the signature
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
     from ligerdiag.sweep.campaign import SweepOptions, run_sweep
 
     for folder in (out, out / "reports", out / "pages"):

@@ -55,12 +55,12 @@ from ligerdiag.fuzz.rows import (
 )
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
-from ligerdiag.judgement.agreement import compute_disagreements, compute_worst
 from ligerdiag.model.findings import PROGRAM_ORDER, Attribution, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Inspection, Progress
 from ligerdiag.replay.service.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
 from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.report.agreement import compute_disagreements, compute_worst
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import Templates

@@ -18,8 +18,8 @@ from ligerdiag.config import Config, load_config, require_known
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.render.terminal.terminal import MIN_WIDTH, render_terminal
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.terminal.full_report import MIN_WIDTH, render_terminal
 from ligerdiag.toolchains.catalogue import DEFAULT
 
 if TYPE_CHECKING:

@@ -136,7 +136,7 @@ class Rule:
     the analysis does not know why."""
     party: Party = Party.NOBODY
     """Whose mistake it reports, if schedule and numbers may differ by it about the outputs that a finding reaches (see
-    `judgement.difference`)."""
+    `report.disagreement_causes`)."""
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:

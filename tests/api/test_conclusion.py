@@ -7,7 +7,7 @@ from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
 from ligerdiag.errors import CompileError
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, Identity, Status, leave_undone, refuse
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import make_device, make_judged, make_numbers, make_refused, make_replay, make_report
 
 OUTPUTS = {"w": Verdict.STALE, "loss": Verdict.FRESH}

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.render.json import load_schema
+from ligerdiag.report.json import load_schema
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
 

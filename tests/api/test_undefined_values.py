@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.judgement.undefined import doubt_outputs
 from ligerdiag.model.findings import Finding, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.report.undefined import doubt_outputs
 
 FILES = Path(__file__).parent / "undefined_values"
 

@@ -10,9 +10,9 @@ import pytest
 
 from ligerdiag.codec import FieldError
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.baseline import MAX_BYTES, Baseline, EntryKey, load_baseline, parse_baseline, render_baseline
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Fate, Origin, ReadTime
+from ligerdiag.report.baseline import MAX_BYTES, Baseline, EntryKey, load_baseline, parse_baseline, render_baseline
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 KEY = EntryKey(case="step[a-b]", target="h100", toolchain="default")

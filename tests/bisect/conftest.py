@@ -8,9 +8,9 @@ import pytest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.trial import BisectOptions
-from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Progress
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.toolchains.catalogue import Target, load_target
 
 type Load = Callable[[str], CaseSpec]

@@ -10,9 +10,9 @@ from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.rows import compare_outputs
 from ligerdiag.bisect.search.trial import Trial
 from ligerdiag.codec import FieldError
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import Variation
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options

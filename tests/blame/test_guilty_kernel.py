@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.judgement.causes import list_causes
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.report import CaseReport
-from ligerdiag.render.html.headline import compute_headline
+from ligerdiag.report.causes import list_causes
+from ligerdiag.report.html.headline import compute_headline
 
 WRONG = ("LD001", "LD002", "LD004", "LD005", "LD008")
 

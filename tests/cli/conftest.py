@@ -14,10 +14,10 @@ from ligerdiag.api.catalogue import StepState, ToolchainStatus, ToolchainStep
 from ligerdiag.bisect.search import trial as options
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.judgement.answers import Bisection
-from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.report import CheckReport, Progress
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.comparisons import Bisection
+from ligerdiag.report.suppression_entry import ConfigEntry
 from tests.report.bisection_samples import make_bisection
 from tests.report.samples import make_case, make_report
 from tools.running import Outcome

@@ -216,7 +216,7 @@ def test_the_plugin_costs_a_run_of_pytest_next_to_nothing(pytester: pytest.Pytes
         import ligerdiag.pytest_plugin
         for name in ("numpy", "rich", "jax", "triton", "typer", "google", "cloudpickle"):
             assert name not in sys.modules, name
-        for name in ("ligerdiag.api", "ligerdiag.render", "ligerdiag.cli", "ligerdiag.compile"):
+        for name in ("ligerdiag.api", "ligerdiag.report", "ligerdiag.cli", "ligerdiag.compile"):
             assert name not in sys.modules, name
         """
     )

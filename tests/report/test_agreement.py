@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.judgement.agreement import (
+from ligerdiag.model.findings import Attribution, CutLoop, DeviceOutput, ReplayState, Verdict
+from ligerdiag.report.agreement import (
     Agreement,
     compute_agreement,
     compute_device_agreements,
@@ -13,7 +14,6 @@ from ligerdiag.judgement.agreement import (
     compute_replay_agreements,
     explain_unknown_order,
 )
-from ligerdiag.model.findings import Attribution, CutLoop, DeviceOutput, ReplayState, Verdict
 from tests.report.samples import OUTPUTS, make_device, make_finding, make_numbers, make_refused, make_replay
 
 A, S, D = Agreement.AGREES, Agreement.SILENT, Agreement.DISAGREES

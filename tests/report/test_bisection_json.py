@@ -5,8 +5,8 @@ import json
 import jsonschema
 import pytest
 
-from ligerdiag.judgement.answers import Bisection
-from ligerdiag.render.json import load_schema, render_bisections_json
+from ligerdiag.report.comparisons import Bisection
+from ligerdiag.report.json import load_schema, render_bisections_json
 from tests.report.bisection_samples import make_bisection
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ligerdiag.judgement.answers import BisectionRow
-from ligerdiag.render.terminal.terminal import render_bisections
+from ligerdiag.report.comparisons import BisectionRow
+from ligerdiag.report.terminal.full_report import render_bisections
 from ligerdiag.text import compute_cells
 from tests.report.bisection_samples import make_bisection
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.render.places import find_case_line, find_case_place
+from ligerdiag.report.case_places import find_case_line, find_case_place
 from ligerdiag.source_text import load_source_text
 from tests.report.samples import make_case
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ligerdiag.judgement.causes import compute_causes, list_calls, list_causes, list_reads, list_rules
 from ligerdiag.model.findings import CallPlace, Finding, ReadPlace, Severity, SourceLine, Suppression, SuppressionKind
+from ligerdiag.report.causes import compute_causes, list_calls, list_causes, list_reads, list_rules
 from tests.report.samples import make_case, make_finding
 
 CALL = SourceLine(file="kernels.py", line=7)

@@ -7,13 +7,13 @@ import jsonschema
 import pytest
 
 from ligerdiag.analysis.explain.drift import ChangeKind
-from ligerdiag.judgement.answers import ComparedSide as Compile
-from ligerdiag.judgement.answers import Difference, DifferenceReport, compute_difference
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Coverage, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime
-from ligerdiag.render.json import load_schema, render_differences_json
-from ligerdiag.render.terminal.terminal import render_difference_report
+from ligerdiag.report.comparisons import ComparedSide as Compile
+from ligerdiag.report.comparisons import Difference, DifferenceReport, compute_difference
+from ligerdiag.report.json import load_schema, render_differences_json
+from ligerdiag.report.terminal.full_report import render_difference_report
 from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
 from tests.report.samples import make_case
 

@@ -8,8 +8,8 @@ import pytest
 
 from ligerdiag.model.findings import Severity, SourceLine, Suppression, SuppressionKind
 from ligerdiag.model.report import CheckReport, Status, UnusedSuppression
-from ligerdiag.render.markdown import render_github
-from ligerdiag.render.places import Repository, find_repository
+from ligerdiag.report.case_places import Repository, find_repository
+from ligerdiag.report.markdown import render_github
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 

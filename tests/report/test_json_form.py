@@ -18,7 +18,7 @@ from ligerdiag.model.findings import (
     SourceLine,
 )
 from ligerdiag.model.report import SCHEMA_VERSION, CheckReport
-from ligerdiag.render.json import FOR_RULES, load_schema, render_json
+from ligerdiag.report.json import FOR_RULES, load_schema, render_json
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 

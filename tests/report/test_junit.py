@@ -9,8 +9,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code, fails_run
 from ligerdiag.model.findings import Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
-from ligerdiag.render.junit import render_junit
-from ligerdiag.render.places import Repository
+from ligerdiag.report.case_places import Repository
+from ligerdiag.report.junit import render_junit
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 

@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.model.findings import Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CheckReport, Coverage, Status
-from ligerdiag.render.markdown import render_block, render_code, render_markdown
+from ligerdiag.report.markdown import render_block, render_code, render_markdown
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 

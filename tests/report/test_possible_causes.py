@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.judgement import difference
-from ligerdiag.judgement.agreement import Agreement, compute_disagreements, compute_replay_agreements, list_explained
-from ligerdiag.judgement.difference import (
+from ligerdiag.model.findings import Attribution, Finding, Severity, Suppression, SuppressionKind, Verdict
+from ligerdiag.report import disagreement_causes
+from ligerdiag.report.agreement import Agreement, compute_disagreements, compute_replay_agreements, list_explained
+from ligerdiag.report.disagreement_causes import (
     NOTHING_LEFT,
     SOMETHING_LEFT,
     CauseStanding,
     list_possible_causes,
     note_differences,
 )
-from ligerdiag.model.findings import Attribution, Finding, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.rules.registry import RULES
 from ligerdiag.rules.rule import Party
 from tests.report.samples import make_finding, make_numbers, make_replay
@@ -29,7 +29,7 @@ def party(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pa
     rules = [
         replace(RULES[number], id=f"LD9{number}0", name=one.value, party=one) for number, one in enumerate(PARTIES)
     ]
-    monkeypatch.setattr(difference, "RULES", tuple(rules))
+    monkeypatch.setattr(disagreement_causes, "RULES", tuple(rules))
     return request.param
 
 
@@ -93,6 +93,6 @@ def test_a_rule_that_failed_rules_nothing_out(party: Party) -> None:
 
 
 def test_a_party_that_no_rule_looks_at_stays_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(difference, "RULES", ())
+    monkeypatch.setattr(disagreement_causes, "RULES", ())
     standings = [one.standing for one in list_possible_causes("w", ())]
     assert standings == [CauseStanding.POSSIBLE] * 4

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ligerdiag.judgement.conclusion import compute_excuse, list_unexcused
 from ligerdiag.model.findings import Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Coverage, Status
-from ligerdiag.render.terminal.diagnostics import PAGES, TroubleKind, list_troubles
+from ligerdiag.report.status import compute_excuse, list_unexcused
+from ligerdiag.report.terminal.diagnostics import PAGES, TroubleKind, list_troubles
 from ligerdiag.source_text import parse_place
 from tests.report.samples import make_case, make_device, make_finding
 

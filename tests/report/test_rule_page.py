@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.model.findings import Severity
-from ligerdiag.render.rule_page import (
+from ligerdiag.report.rule_page import (
     compute_page_name,
     main,
     render_index,

@@ -10,8 +10,8 @@ import pytest
 
 from ligerdiag.model.findings import SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status, UnusedSuppression
-from ligerdiag.render.places import Repository
-from ligerdiag.render.sarif import render_sarif
+from ligerdiag.report.case_places import Repository
+from ligerdiag.report.sarif import render_sarif
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.causes import compute_causes
 from ligerdiag.model.findings import CallPlace, SourceLine
+from ligerdiag.report.causes import compute_causes
 from ligerdiag.source_text import MAX_FILE_BYTES, find_usual_root, load_source_text, read_source, resolve_roots
 from tests.report.samples import make_finding
 

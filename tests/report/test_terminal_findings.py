@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.report import Status
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import make_case, make_finding, make_report
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from ligerdiag.judgement.agreement import compute_disagreements, summarise_numbers
 from ligerdiag.model.findings import Attribution, CutLoop, OutputNumbers, ReplayState, SourceLine, Verdict
 from ligerdiag.model.report import Disagreement, Status
-from ligerdiag.render.json import load_schema, render_json
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.agreement import compute_disagreements, summarise_numbers
+from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import (
     AGREEING,
     OUTPUTS,

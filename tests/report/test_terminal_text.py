@@ -4,7 +4,7 @@ import pytest
 
 from ligerdiag.model.findings import SourceLine, Verdict
 from ligerdiag.model.report import Coverage, Status
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.text import compute_cells
 from tests.report.samples import make_case, make_finding, make_report
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.judgement.suppression_entry import ConfigEntry, SeenScope, compute_scope
-from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Finding, SourceLine, SuppressionKind, Verdict
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CaseReport, Coverage, Status
+from ligerdiag.report.suppression_entry import ConfigEntry, SeenScope, compute_scope
+from ligerdiag.report.suppressions import Suppressions
 from tests.report.samples import make_case, make_finding
 
 ANALYSED = Coverage(hidden_writes=1)

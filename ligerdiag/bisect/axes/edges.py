@@ -17,9 +17,9 @@ from ligerdiag.bisect.search.rows import describe_wrong, explain_wrong, make_row
 from ligerdiag.bisect.search.searches import Completeness, Knobs, MinimalSets, MinimalSetSearch, iterate_confirmations
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.errors import CaseError
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import WrittenOperand
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target

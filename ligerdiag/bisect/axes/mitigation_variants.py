@@ -19,9 +19,9 @@ from ligerdiag.bisect.axes.edges import find_knobs
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
 from ligerdiag.errors import CaseError
-from ligerdiag.judgement.agreement import compute_worst
 from ligerdiag.model.findings import Attribution, DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.report.agreement import compute_worst
 from ligerdiag.toolchains.catalogue import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1

@@ -21,9 +21,9 @@ from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.errors import ArtifactError, InputError, describe_error
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.text import compute_fingerprint
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target, list_targets, load_target
 

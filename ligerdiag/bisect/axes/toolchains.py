@@ -7,9 +7,9 @@ from ligerdiag.bisect.search.rows import compare_outputs, make_row, replay_outco
 from ligerdiag.bisect.search.searches import AnswerChange, find_changes
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import DEFAULT, Target, find_spec, known_toolchains
 from ligerdiag.toolchains.environments import has_environment, locate_environment

@@ -12,10 +12,10 @@ from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.errors import ArtifactError, describe_error
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target
 

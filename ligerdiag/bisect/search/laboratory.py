@@ -29,12 +29,12 @@ from ligerdiag.compile.service import (
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask, replay_artifacts
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain

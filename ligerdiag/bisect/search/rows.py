@@ -6,13 +6,13 @@ from itertools import batched
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.device.service import require_gpu, run_judged_cases
-from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
-from ligerdiag.judgement.answers import BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, DeviceRun, Replay, Verdict
 from ligerdiag.model.jobs import CaseSpec
-from ligerdiag.render.terminal.diagnostics import render_agreement_word
-from ligerdiag.render.terminal.spans import compute_text
 from ligerdiag.replay.service.service import ReplayOptions
+from ligerdiag.report.agreement import Agreement, compute_replay_agreements
+from ligerdiag.report.comparisons import BisectionRow
+from ligerdiag.report.terminal.diagnostics import render_agreement_word
+from ligerdiag.report.terminal.spans import compute_text
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.text import join_words
 

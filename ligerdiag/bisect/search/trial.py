@@ -9,11 +9,11 @@ from time import perf_counter
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Coverage, WrittenOperand
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.toolchains.catalogue import DEFAULT, Target
 
 LIMIT = 200

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, Place, ReadKind, ScheduleView
-from ligerdiag.render.html.band import CODE_WIDTH, TEXT_WIDTH, WIDTH, compute_band, compute_narrow_band
-from ligerdiag.render.html.band_columns import MAX_COLUMNS, Contents, compute_columns, count_hidden
+from ligerdiag.report.html.band import CODE_WIDTH, TEXT_WIDTH, WIDTH, compute_band, compute_narrow_band
+from ligerdiag.report.html.band_columns import MAX_COLUMNS, Contents, compute_columns, count_hidden
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
 
 

@@ -18,7 +18,7 @@ from ligerdiag.model.findings import (
 )
 from ligerdiag.model.report import CaseReport, Coverage, Disagreement, Status
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ReadKind
-from ligerdiag.render.html import render_case_html
+from ligerdiag.report.html import render_case_html
 from tests.report.html.pages import compute_text, read
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
 from tests.report.samples import make_case, make_device, make_finding, make_refused, make_replay, make_report

@@ -8,11 +8,11 @@ import pytest
 from ligerdiag.model.findings import Attribution, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import OutputView, ScheduleView
-from ligerdiag.render.html import render_case_html
-from ligerdiag.render.html.headline import compute_headline
-from ligerdiag.render.html.pages import compute_pictures
-from ligerdiag.render.html.prose import list_chips
-from ligerdiag.render.html.subject import find_subject
+from ligerdiag.report.html import render_case_html
+from ligerdiag.report.html.headline import compute_headline
+from ligerdiag.report.html.pages import compute_pictures
+from ligerdiag.report.html.prose import list_chips
+from ligerdiag.report.html.subject import find_subject
 from tests.report.html.pages import compute_text
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
 from tests.report.samples import make_case, make_finding, make_numbers, make_replay, make_report

@@ -7,7 +7,7 @@ import pytest
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, ReadKind
-from ligerdiag.render.html import compute_file_names, render_case_html, render_index_html
+from ligerdiag.report.html import compute_file_names, render_case_html, render_index_html
 from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.view_samples import make_accesses, make_view
 from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report

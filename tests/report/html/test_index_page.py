@@ -3,7 +3,7 @@
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import SuppressionKind, Verdict
 from ligerdiag.model.report import Status, UnusedSuppression
-from ligerdiag.render.html import compute_file_names, render_case_html, render_index_html
+from ligerdiag.report.html import compute_file_names, render_case_html, render_index_html
 from tests.report.html.pages import compute_text, read
 from tests.report.samples import make_case, make_device, make_replay, make_report
 

@@ -5,7 +5,7 @@ import pytest
 from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, MissingEdge, OutputView, ReadKind
-from ligerdiag.render.html import render_case_html
+from ligerdiag.report.html import render_case_html
 from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.view_samples import make_accesses, make_step, make_view
 from tests.report.samples import make_case, make_finding, make_numbers, make_replay, make_report

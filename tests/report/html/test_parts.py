@@ -7,10 +7,10 @@ import pytest
 
 from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.model.report import Disagreement, Status
-from ligerdiag.render.html.environment import compute_file_names, compute_lines, compute_packed, compute_shortened
-from ligerdiag.render.html.figures import WIDTH, compute_errors_plot
-from ligerdiag.render.html.headline import compute_headline
-from ligerdiag.render.html.prose import Part, compute_parts
+from ligerdiag.report.html.environment import compute_file_names, compute_lines, compute_packed, compute_shortened
+from ligerdiag.report.html.figures import WIDTH, compute_errors_plot
+from ligerdiag.report.html.headline import compute_headline
+from ligerdiag.report.html.prose import Part, compute_parts
 from tests.report.html.view_samples import make_view
 from tests.report.samples import make_case, make_device, make_numbers, make_replay
 

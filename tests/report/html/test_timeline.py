@@ -1,8 +1,8 @@
 """The schedule in rows: lanes, spans and loops that fold."""
 
 from ligerdiag.model.schedule_view import Lane
-from ligerdiag.render.html.band_columns import Contents
-from ligerdiag.render.html.figures import MAX_SLOTS, TimelineRow, compute_timeline
+from ligerdiag.report.html.band_columns import Contents
+from ligerdiag.report.html.figures import MAX_SLOTS, TimelineRow, compute_timeline
 from tests.report.html.view_samples import make_step, make_view
 
 

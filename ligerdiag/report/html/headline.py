@@ -1,0 +1,273 @@
+"""The headline of a page, for ten seconds: which outputs are wrong, why in words without HLO, and the remedy.
+
+1. Outputs that the schedule makes wrong come first, then those that are wrong by the numbers, then unknown ones.
+2. If every output is fresh or lucky, an error comes before that, and a warning beside it: a headline is green only if
+   no finding and no wrong number stands below.
+3. All three lines are about the page's subject, and about no other kernel.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, Verdict
+from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.schedule_view import BufferAccess, OutputView, Place, ReadKind, ScheduleView
+from ligerdiag.report.expectation import list_counted
+from ligerdiag.report.html.environment import compute_worst_verdict
+from ligerdiag.report.html.prose import NumbersWord, compute_numbers_words
+from ligerdiag.report.html.subject import Subject, find_subject, list_worst_first
+from ligerdiag.text import count_of, join_words
+
+MAX_NAMES = 3
+"""Outputs that are named; more are counted."""
+NO_KERNEL = "no kernel of this program overwrites an operand behind XLA's back"
+PLAIN = {
+    Verdict.FRESH: "{kernel} overwrites memory behind XLA's back; every output is computed from what it should be, "
+    "and dependences force the order that makes it so",
+    Verdict.LATENT: "{kernel} overwrites memory behind XLA's back; this schedule happens to read it afterwards, and "
+    "nothing forces it to: another compiler, GPU or flag may turn the order round",
+    Verdict.UNKNOWN: "this is no all-clear: whether what is read is what is meant could not be told",
+    Verdict.CLOBBERED: "{kernel} overwrites memory behind XLA's back, and the value that stood there before, which is "
+    "needed afterwards, is gone",
+}
+_STALE = {
+    Place.SAME_BYTES: "{kernel} overwrites its operand behind XLA's back, and XLA reads it too early: before the "
+    "kernel's result is there",
+    Place.COPY: "{kernel} overwrites its operand behind XLA's back, and XLA reads another copy, which still holds the "
+    "old contents",
+    Place.COMPUTED_ANEW: "{kernel} overwrites its operand behind XLA's back, and XLA does not read it but computes the "
+    "old contents again",
+}
+_SHARED = "LD024"
+"""Id of the rule that finds two values in the same bytes."""
+SHARED = "no kernel is to blame: XLA has two values in the same bytes while both are needed, and one of them is gone"
+_UNTOLD = "{kernel} overwrites its operand behind XLA's back, and its result is missed"
+
+
+def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
+    """Of the subject's kernel."""
+    view = case.view
+    if worst is Verdict.FRESH and view is not None and not view.buffers:
+        return NO_KERNEL
+    if worst is Verdict.CLOBBERED and not subject.kernel and any(f.rule == _SHARED for f in case.findings):
+        return SHARED
+    access = None if view is None or worst is not Verdict.STALE else _find_stale(view, subject)
+    kernel = f"`{subject.kernel}`" if subject.kernel else "a kernel"
+    if access is not None:
+        return _STALE[access.place].format(kernel=kernel)
+    return PLAIN.get(worst, _UNTOLD).format(kernel=kernel)
+
+
+def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
+    """Returns the stale read of the subject's buffer that its finding is about, or the first that makes an output
+    stale."""
+    stale = [a for a in view.accesses if a.read is ReadKind.STALE and a.buffer == subject.buffer]
+    instructions = () if subject.finding is None else subject.finding.instructions[1:]
+    names = {step.id: step.name.removeprefix("%") for step in view.steps}
+    reads = {number for number, name in names.items() if name in instructions}
+    ends = [output.name for output in view.outputs if output.verdict is Verdict.STALE]
+    place = {name: number for number, name in enumerate(ends)}
+    stale = [access for access in stale if access.outputs and any(name in place for name in access.outputs)]
+    stale.sort(key=lambda a: (a.step not in reads, min(place[name] for name in a.outputs if name in place)))
+    return stale[0] if stale else None
+
+
+def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
+    """Returns the sentence of an output that the subject makes wrong, and for which others it holds; else a finding's
+    message."""
+    finding = subject.finding
+    if case.view is not None and VERDICT_ORDER.index(worst) > 0:
+        said = [o for o in case.view.outputs if o.verdict is worst and o.sentence and _is_about(o, case.view, subject)]
+        known = [output for output in said if output.path or output.missing] or said
+        if known:
+            reader = _name_reader(case.view, subject)
+            first = next((o for o in known if reader and f"`{reader}`" in o.sentence), known[0])
+            same = [f"`{o.name}`" for o in known if o is not first and _tail(o) == _tail(first)]
+            shown = same if len(same) <= MAX_NAMES else [*same[: MAX_NAMES - 1], f"{len(same) - MAX_NAMES + 1} more"]
+            return f"{first.sentence}; the same holds for {join_words(shown)}" if same else first.sentence
+    if finding is not None:
+        return finding.message
+    reached = {name for name, verdict in case.outputs.items() if verdict is worst}
+    findings = list_counted(list_worst_first(case))
+    return next(
+        (f.message for f in findings if reached.intersection(f.outputs)), findings[0].message if findings else ""
+    )
+
+
+def _name_reader(view: ScheduleView, subject: Subject) -> str:
+    """Returns the instruction that the sentence in plain words is about; empty where it is about none."""
+    access = _find_stale(view, subject)
+    return next((step.name for step in view.steps if access is not None and step.id == access.step), "")
+
+
+def _is_about(output: OutputView, view: ScheduleView, subject: Subject) -> bool:
+    """Returns whether the sentence is about the buffer that the subject overwrites, and its finding reaches the
+    output."""
+    if subject.finding is not None and output.name not in subject.finding.outputs:
+        return False
+    if subject.buffer is None:
+        return not subject.kernel or f"`{subject.kernel}`" in output.sentence
+    if len(view.buffers) == 1:
+        return True
+    return view.buffers[subject.buffer].value.partition("{")[0] in re.findall(r"%[\w.\-]+", output.sentence)
+
+
+def _tail(output: OutputView) -> str:
+    return output.sentence.removeprefix(f"`{output.name}`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """Three lines, and the sign beside them; names stand in backticks."""
+
+    sign: str
+    """Name of a verdict, or `error`, `warning`, `nothing`."""
+    count: str
+    """Such as `1 of 4 outputs is wrong (stale): bias`; without backticks."""
+    plain: str
+    """The reason, for readers new to HLO."""
+    detail: str = ""
+    """The instruction; empty if it is unknown."""
+
+
+_ONE = {
+    Verdict.FRESH: "is fresh",
+    Verdict.LATENT: "is right by luck",
+    Verdict.UNKNOWN: "could not be decided",
+    Verdict.CLOBBERED: "is wrong (clobbered)",
+    Verdict.STALE: "is wrong (stale)",
+}
+_MANY = {verdict: saying.replace("is ", "are ") for verdict, saying in _ONE.items()}
+_NO_LUCK = (Verdict.CLOBBERED, Verdict.UNKNOWN)
+"""Verdicts that are mentioned beside a worse one."""
+_KEEPS = {
+    Verdict.FRESH: "the schedule keeps to the program's own order",
+    Verdict.LATENT: "this schedule happens to keep to the program's own order",
+    Verdict.UNKNOWN: "what the schedule does could not be decided for every output",
+}
+_WRONG_NUMBERS = (
+    "{keeps}, and the numbers are wrong all the same: "
+    "what the program says is not what is meant, or a part of it never ran"
+)
+_WRONG_ANYWAY = "{keeps}, and the numbers are wrong whatever it does"
+_INEXACT = "{keeps}, and the numbers are worse than rounding explains"
+_BESIDE = "every output is computed from what it should be; what is found stands all the same"
+
+
+def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headline:
+    """Never says that all is well where something is wrong or unknown. subject: that of the case's page."""
+    if case.status is Status.ERROR:
+        return Headline(sign="error", count="could not analyse", plain=case.error)
+    if case.status is Status.NOT_CHECKED:
+        return Headline(sign="unknown", count="not checked", plain=case.error)
+    if case.status is Status.DISAGREEMENT:
+        count = "the schedule and the numbers cannot both be right"
+        plain = "; ".join(one.message for one in case.disagreements[:1])
+        detail = "; ".join(one.help for one in case.disagreements[:1])
+        return Headline(sign="unknown", count=count, plain=plain, detail=detail)
+    subject = find_subject(case) if subject is None else subject
+    worst = compute_worst_verdict(case.outputs.values())
+    found = _compute_by_numbers(case, worst, subject) or _compute_by_findings(case, worst)
+    if found is None:
+        found = _compute_by_verdicts(case, worst, subject)
+    if case.status is Status.INCONCLUSIVE and worst in (Verdict.FRESH, Verdict.LATENT):
+        sign = found.sign if found.sign == "error" else "unknown"
+        plain = f"{found.plain}; {PLAIN[Verdict.UNKNOWN]}" if sign == "error" else PLAIN[Verdict.UNKNOWN]
+        return replace(found, sign=sign, count=f"inconclusive: {found.count}", plain=plain)
+    if case.status is Status.UNEXPECTED and found.sign in ("fresh", "nothing"):
+        return replace(found, sign="error", count=f"unexpected: {found.count}")
+    return found
+
+
+def _compute_by_verdicts(case: CaseReport, worst: Verdict | None, subject: Subject) -> Headline:
+    if worst is None or case.status is Status.NOTHING:
+        return Headline(sign="nothing", count="nothing to check", plain=f"{NO_KERNEL}, as far as it was followed")
+    count, plain = _compute_count(case, worst), compute_plain(case, worst, subject)
+    return Headline(sign=worst.value, count=count, plain=plain, detail=compute_detail(case, worst, subject))
+
+
+def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subject) -> Headline | None:
+    """Returns a headline; None if no number is wrong, or if the schedule itself makes outputs wrong."""
+    words = compute_numbers_words(case)
+    wrong = [name for name, word in words.items() if word is NumbersWord.WRONG]
+    inexact = [name for name, word in words.items() if word is NumbersWord.INEXACT]
+    keeps = None if worst is None else _KEEPS.get(worst)
+    if keeps is None or not (wrong or inexact):
+        return None
+    if not wrong and (worst is Verdict.UNKNOWN or _list_errors(case)):
+        return None
+    names = wrong or inexact
+    findings = list_counted(list_worst_first(case))
+    own = [] if subject.finding is None or subject.finding.severity is not Severity.ERROR else [subject.finding]
+    reaching = [finding for finding in findings if set(names).intersection(finding.outputs)]
+    first = next(iter((*own, *reaching)), None)
+    plain = _INEXACT if not wrong else _WRONG_ANYWAY if worst is Verdict.UNKNOWN else _WRONG_NUMBERS
+    undecided = sum(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
+    too = f"; {undecided} could not be decided" if undecided else ""
+    said = (
+        f"{'is' if len(names) == 1 else 'are'} {NumbersWord.WRONG.value if wrong else 'worse than rounding explains'}"
+    )
+    return Headline(
+        sign="error" if wrong else "warning",
+        count=f"{_count_outputs(names, len(case.outputs))} {said}{_name(names, len(case.outputs))}{too}",
+        plain=plain.format(keeps=keeps),
+        detail="" if first is None else first.message,
+    )
+
+
+def _compute_by_findings(case: CaseReport, worst: Verdict | None) -> Headline | None:
+    """Returns a headline; None if no finding says more than the verdicts do."""
+    if worst not in (None, Verdict.FRESH, Verdict.LATENT):
+        return None
+    findings, errors = list_counted(list_worst_first(case)), _list_errors(case)
+    right = "" if worst is None or case.status is Status.NOTHING else _compute_count(case, worst)
+    beside = _BESIDE if worst is Verdict.FRESH else PLAIN[worst].format(kernel="a kernel") if worst else NO_KERNEL
+    if errors:
+        more = f"; {count_of(len(findings) - 1, 'more finding')}" if len(findings) > 1 else ""
+        message = errors[0].message.replace("`", "")
+        return Headline(sign="error", count=f"{message}{more}", plain=beside, detail=right)
+    if worst is Verdict.LATENT or not case.findings:
+        return None
+    if findings:
+        count = f"{right or 'nothing to check'}, with {count_of(len(findings), _NOUNS[findings[0].severity])}"
+        return Headline(sign="warning", count=count, plain=beside, detail=findings[0].message)
+    count = f"{right or 'nothing to check'}; {count_of(len(list_worst_first(case)), 'finding')} allowed"
+    return Headline(sign="nothing", count=count, plain=beside, detail=list_worst_first(case)[0].message)
+
+
+_NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
+
+
+def _list_errors(case: CaseReport) -> list[Finding]:
+    return [finding for finding in list_counted(list_worst_first(case)) if finding.severity is Severity.ERROR]
+
+
+def _compute_count(case: CaseReport, worst: Verdict) -> str:
+    names = [name for name, verdict in case.outputs.items() if verdict is worst]
+    total, sayings = len(case.outputs), _ONE if len(names) == 1 else _MANY
+    counted = f"{_count_outputs(names, total)} {sayings[worst]}{_name(names, total)}"
+    others = Counter(verdict for verdict in case.outputs.values() if verdict is not worst)
+    too = [f"{others[v]} {(_ONE if others[v] == 1 else _MANY)[v]}" for v in _NO_LUCK if others[v]]
+    return "; ".join((counted, *too, *_compute_more_wrong(case, worst)))
+
+
+def _compute_more_wrong(case: CaseReport, worst: Verdict) -> list[str]:
+    """Outputs that only the numbers call wrong, beside those that the schedule makes wrong."""
+    words = compute_numbers_words(case)
+    known = (worst, *_NO_LUCK)
+    more = [n for n, word in words.items() if word is NumbersWord.WRONG and case.outputs[n] not in known]
+    return [f"{len(more)} {'is' if len(more) == 1 else 'are'} {NumbersWord.WRONG.value}"] if more else []
+
+
+def _count_outputs(names: Sequence[str], total: int) -> str:
+    """Such as `all 4 outputs` or `1 of 4 outputs`."""
+    if len(names) == total:
+        return {1: "the output", 2: "both outputs"}.get(total, f"all {total} outputs")
+    return f"{len(names)} of {count_of(total, 'output')}"
+
+
+def _name(names: Sequence[str], total: int) -> str:
+    """Their names, where these are few and not all."""
+    return f": {join_words(names)}" if len(names) <= MAX_NAMES and len(names) < total else ""

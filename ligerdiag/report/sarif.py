@@ -1,0 +1,273 @@
+"""The report as SARIF 2.1.0, for code hosts and editors: one result for each cause and trouble of each case on each
+target.
+
+1. A result that does not count, because it is allowed or the case expects it, has a suppression with its reason; all
+   others say that they have none, for a run has to say it of all its results or of none.
+2. A result has a fingerprint `ligerdiag/v1` of the parts that stay the same when the code around it moves and XLA
+   renumbers its instructions: rule, kernel, operand, case, target, source file and function. Of equal ones in a case
+   the second ends with `:2`, and so on.
+3. A place is found for every result (`sarif_places.find_place`): code hosts reject a file in which one has none.
+4. No text is a link that a name made: SARIF has `[words](target)` for one in any message, and a viewer that knows nothing of
+   SARIF's escapes shows them. So brackets and parentheses that would make one are set apart.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+from ligerdiag.codec import JsonObject
+from ligerdiag.model.findings import Finding, Severity, SourceLine, Suppression, SuppressionKind
+from ligerdiag.model.report import CaseReport, CheckReport, UnusedSuppression
+from ligerdiag.report.case_places import Repository, find_case_place
+from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
+from ligerdiag.report.json import compute_version
+from ligerdiag.report.sarif_parts import (
+    INTERRUPTED,
+    NOTE,
+    RULE_IDS,
+    UNUSED_SUPPRESSION,
+    compute_stable_name,
+    find_place,
+    render_bases,
+    render_logical,
+    render_notifications,
+    render_physical,
+    render_rules,
+)
+from ligerdiag.report.status import compute_excuse
+from ligerdiag.report.terminal.diagnostics import Trouble, TroubleKind, list_troubles
+from ligerdiag.report.terminal.finding_text import render_finding_plain, render_trouble_plain
+from ligerdiag.report.terminal.summary import describe_cut
+from ligerdiag.source_text import compute_near, compute_place, parse_place
+from ligerdiag.text import compute_printable
+
+FINGERPRINT = "ligerdiag/v1"
+
+
+def render_results(report: CheckReport, repository: Repository) -> list[JsonObject]:
+    """`results` of the run."""
+    results = [result for case in report.cases for result in _render_case(case, repository)]
+    return [*results, *(_render_unused(one, repository) for one in report.unused_suppressions)]
+
+
+def _render_case(case: CaseReport, repository: Repository) -> Iterator[JsonObject]:
+    seen: Counter[str] = Counter()
+    for finding in compute_causes(case.findings, tuple(case.outputs), case.source_roots):
+        result = _render_finding(case, finding, repository)
+        function = "" if finding.source is None else finding.source.function
+        yield _with_fingerprint(
+            result, seen, (finding.kernel, finding.operand, *_identify(case, finding, repository), function)
+        )
+    for trouble in list_troubles(case):
+        result = _render_trouble(case, trouble, repository)
+        yield _with_fingerprint(result, seen, ("", None, *_identify(case, None, repository), trouble.outputs))
+
+
+def _render_finding(case: CaseReport, finding: Finding, repository: Repository) -> JsonObject:
+    lines = render_finding_plain(finding, (f"{case.id} on {case.target}",))
+    place = find_place(case, finding.source, repository)
+    result: JsonObject = {
+        **_head(finding.rule, finding.severity, lines),
+        "locations": _render_locations(place, render_logical(case, finding), repository),
+    }
+    related = _render_related(case, finding, place, repository)
+    if related:
+        result["relatedLocations"] = related
+    excuse = compute_excuse(case, finding)
+    return {
+        **result,
+        "suppressions": [_render_suppression(finding.suppressed, excuse, repository)] if excuse else [],
+        "properties": {
+            **_describe_case(case),
+            "rules": list(list_rules(finding)),
+            "calls": len(list_calls(finding)),
+            "outputs": list(finding.outputs),
+            "kernel": finding.kernel,
+            "operand": finding.operand,
+            "evidence": [{"label": label, "text": text} for label, text in finding.evidence],
+            "help": finding.help,
+        },
+    }
+
+
+def _render_related(
+    case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository
+) -> list[JsonObject]:
+    """Returns the kernel's stores, the lines that read, those that called the kernel, and where the case is defined."""
+    reads = [
+        (line, "read in the backward pass of this line" if in_backward else "read here")
+        for line, in_backward in list_reads(finding)
+        if line is not None
+    ]
+    found = [(store, "the kernel writes the operand here") for store in finding.call.stores] if finding.call else []
+    found += reads
+    if finding.call is not None and len(list_calls(finding)) == 1:
+        found += [(frame, f"from {compute_place(frame)}") for frame in finding.call.callers]
+    elif finding.call is None:
+        texts = [text for label, text in finding.evidence if label == "from"]
+        found += [(parse_place(text.rpartition(" in ")[0]), f"from {compute_near(text)}") for text in texts]
+    places = [(line, text) for line, text in found if repository.compute_absolute(line.file) and line != place]
+    defined = find_case_place(case)
+    if defined is not None and defined != place:
+        places.append((defined, f"case {case.id}"))
+    return [
+        {"id": number, "physicalLocation": render_physical(line, repository), "message": {"text": text}}
+        for number, (line, text) in enumerate(places, start=1)
+    ]
+
+
+def _render_trouble(case: CaseReport, trouble: Trouble, repository: Repository) -> JsonObject:
+    lines = render_trouble_plain(trouble, (f"{case.id} on {case.target}",))
+    return {
+        **_head(trouble.kind, trouble.severity, lines),
+        "locations": _render_locations(find_place(case, None, repository), [], repository),
+        "suppressions": [],
+        "properties": {
+            **_describe_case(case),
+            "outputs": list(trouble.outputs),
+            "evidence": [{"label": label, "text": text} for label, text in trouble.evidence],
+        },
+    }
+
+
+def _render_unused(one: UnusedSuppression, repository: Repository) -> JsonObject:
+    is_comment = one.kind is SuppressionKind.IN_CODE
+    place = parse_place(one.where) if is_comment else SourceLine(file=one.where.partition(" [[")[0], line=0)
+    words = f"suppression {one.where}: `{f'allow {one.rule}'.rstrip()}` {one.message}"
+    result = {
+        **_head(UNUSED_SUPPRESSION, Severity.WARNING, (words,)),
+        "locations": _render_locations(place, [], repository),
+        "suppressions": [],
+        "properties": {"kind": one.kind.value, "rule": one.rule, "reason": one.reason, "where": one.where},
+    }
+    return _with_fingerprint(result, Counter(), (one.rule, one.reason, compute_stable_name(place.file, repository)))
+
+
+def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> JsonObject:
+    return {
+        "ruleId": str(rule),
+        "ruleIndex": RULE_IDS.index(rule),
+        "level": severity.value,
+        "message": {"text": "\n".join(lines)},
+    }
+
+
+def _render_locations(place: SourceLine | None, logical: list[JsonObject], repository: Repository) -> list[JsonObject]:
+    """Returns one location: without any file it is the repository's root."""
+    physical = render_physical(place or SourceLine(file=repository.root, line=0), repository)
+    return [{"physicalLocation": physical, **({"logicalLocations": logical} if logical else {})}]
+
+
+def _render_suppression(said: Suppression | None, justification: str, repository: Repository) -> JsonObject:
+    suppression: JsonObject = {"kind": "external", "status": "accepted", "justification": justification}
+    if said is not None and said.kind is SuppressionKind.IN_CODE:
+        suppression["kind"] = "inSource"
+        suppression["location"] = {"physicalLocation": render_physical(parse_place(said.where), repository)}
+    return suppression
+
+
+def _describe_case(case: CaseReport) -> JsonObject:
+    return {
+        "case": case.id,
+        "target": case.target,
+        "toolchain": case.toolchain,
+        "status": case.status.value,
+        "verdicts": {name: verdict.value for name, verdict in case.outputs.items()},
+    }
+
+
+def _identify(case: CaseReport, finding: Finding | None, repository: Repository) -> tuple[str, ...]:
+    file = case.source if finding is None or finding.source is None else finding.source.file
+    return case.id, case.target, compute_stable_name(file, repository)
+
+
+def _with_fingerprint(result: JsonObject, seen: Counter[str], parts: tuple[object, ...]) -> JsonObject:
+    text = json.dumps([result["ruleId"], *parts])
+    digest = sha256(text.encode()).hexdigest()[:32]
+    seen[digest] += 1
+    return {**result, "partialFingerprints": {FINGERPRINT: f"{digest}:{seen[digest]}"}}
+
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_NO_LOOK = frozenset({TroubleKind.NOT_ANALYSED, TroubleKind.NOT_CHECKED, TroubleKind.NO_NUMBERS})
+
+
+def render_sarif(
+    report: CheckReport,
+    *,
+    repository: Repository,
+    exit_code: int,
+    meaning: str = "",
+    successful: bool = True,
+    version: str = "",
+) -> str:
+    """Renders one run with every finding and trouble, ASCII only, with a final newline.
+
+    exit_code: the exit code of the process, and its meaning in words. successful: the tool could look at everything
+    that was requested, whatever it found. version: ligerdiag's own.
+    """
+    driver = {
+        "name": "ligerdiag",
+        "semanticVersion": version or compute_version(),
+        "rules": render_rules(),
+        "notifications": render_notifications(),
+    }
+    invocation: JsonObject = {
+        "executionSuccessful": successful,
+        "exitCode": exit_code,
+        **({"exitCodeDescription": meaning} if meaning else {}),
+        "toolExecutionNotifications": _render_notifications(report, repository),
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [invocation],
+        "originalUriBaseIds": render_bases(repository),
+        "columnKind": "unicodeCodePoints",
+        "results": render_results(report, repository),
+        "properties": {
+            "toolchain": report.toolchain,
+            "versions": dict(report.versions),
+            "targets": list(report.targets),
+            "interrupted": report.interrupted,
+            **({"endedBy": report.ended_by.value} if report.interrupted else {}),
+        },
+    }
+    return json.dumps(_cleaned({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}), indent=1) + "\n"
+
+
+def _render_notifications(report: CheckReport, repository: Repository) -> list[JsonObject]:
+    """Renders messages about the run itself: cases that could not be looked at, a run that was cut short, notes."""
+    notifications = [
+        _notify(trouble.kind, Severity.ERROR, f"{case.id} on {case.target}: {trouble.message}", case, repository)
+        for case in report.cases
+        for trouble in list_troubles(case)
+        if trouble.kind in _NO_LOOK
+    ]
+    if report.interrupted:
+        notifications.append(_notify(INTERRUPTED, Severity.ERROR, describe_cut(report)))
+    return [*notifications, *(_notify(NOTE, Severity.NOTE, note) for note in report.notes)]
+
+
+def _notify(
+    name: str, level: Severity, text: str, case: CaseReport | None = None, repository: Repository | None = None
+) -> JsonObject:
+    notification: JsonObject = {"descriptor": {"id": str(name)}, "level": level.value, "message": {"text": text}}
+    place = None if case is None or repository is None else find_place(case, None, repository)
+    if place is not None and repository is not None:
+        notification["locations"] = [{"physicalLocation": render_physical(place, repository)}]
+    return notification
+
+
+def _cleaned(value: Any) -> Any:
+    """Returns every text without escape sequences and control characters, and without links, (4); its lines stay lines."""
+    match value:
+        case str():
+            return "\n".join(compute_printable(line) for line in value.split("\n")).replace("](", "] (")
+        case dict():
+            return {_cleaned(key): _cleaned(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        case list():
+            return [_cleaned(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value

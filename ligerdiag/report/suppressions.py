@@ -1,0 +1,253 @@
+"""One run's suppressions, from comments and configuration: which findings are allowed, by whom, and what allowed
+nothing.
+
+Comments that allow findings: `# ligerdiag: allow LD003 because the reader only logs`.
+
+1. A comment after code applies to its own line. Alone on its line it applies to the first line below it that is no
+   comment: several can stand above each other, and a long reason can continue in the next comment line.
+2. Rules are given by id or name, several with commas between them; the rest up to the next ` # ` is the reason.
+3. Only a comment by Python's own tokenizer counts: a string that holds the words allows nothing.
+4. The file's name may come from an untrusted artifact: `read_source` decides which files are read. Any other file, or
+   one that is not Python, allows nothing.
+
+One run's suppressions: which findings are allowed, by which comment or entry, and which of these allowed nothing.
+
+1. A comment comes before an entry of the configuration file; each that matches a finding counts as used. A comment
+   counts at the line of the kernel call, and at that of the reader.
+2. "Unused" is only said where the run would have seen the use: all cases that a comment or an entry can be about were in it
+   (`SeenScope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
+3. Comments are looked for in the files that findings name, below the folders where the user's sources lie, and in the cases'
+   own files. Other files that a case imports are not known here.
+4. A dump cannot allow its own findings: a file that came with what is inspected allows nothing, wherever the user's
+   sources lie.
+"""
+
+import io
+import os
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ligerdiag.errors import InputError
+from ligerdiag.model.findings import Finding, ReplayState, SourceLine, Suppression, SuppressionKind, Verdict
+from ligerdiag.model.report import CaseReport, Status, UnusedSuppression
+from ligerdiag.report.suppression_entry import ConfigEntry, SeenScope, list_places
+from ligerdiag.rules.registry import find_unsettled, get_rule
+from ligerdiag.source_text import compute_place, is_below, read_source
+
+_COMMENT = re.compile(r"#\s*ligerdiag:\s*allow\b(?P<rest>.*)")
+_WORD = re.compile(r"\s*(?P<word>[A-Za-z][\w-]*)\s*(?P<comma>,?)")
+_ID = re.compile(r"LD\d+", re.IGNORECASE)
+_NO_CODE = frozenset(
+    {
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.COMMENT,
+        tokenize.ENCODING,
+        tokenize.ENDMARKER,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowComment:
+    line: int
+    """Its line, 1-based."""
+    allows: int
+    """The line whose findings it allows, 1-based."""
+    rules: tuple[str, ...]
+    """Ids."""
+    unknown: tuple[str, ...]
+    """Words in the place of rules that name no rule."""
+    reason: str
+    """Empty where there is none: then nothing is allowed."""
+
+
+def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:
+    """Returns the comments of a file, from its top; none where it is not to be read. roots: real paths of the user's
+    folders."""
+    code = read_source(file, roots)
+    return () if code is None else parse_comments(code)
+
+
+def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
+    """Returns the comments of Python source, from its top; none where it is no Python."""
+    if b"ligerdiag:" not in code:
+        return ()
+    try:
+        tokens = list(tokenize.tokenize(io.BytesIO(code).readline))
+    except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
+        return ()
+    busy = {line for t in tokens if t.type not in _NO_CODE for line in range(t.start[0], t.end[0] + 1)}
+    alone = {t.start[0] for t in tokens if t.type == tokenize.COMMENT} - busy
+    found: list[AllowComment] = []
+    for token in tokens:
+        match = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+        if match is None:
+            continue
+        line = allows = token.start[0]
+        while allows in alone:
+            allows += 1
+        rules, unknown, reason = _parse_rest(match["rest"])
+        found.append(AllowComment(line=line, allows=allows, rules=rules, unknown=unknown, reason=reason))
+    return tuple(found)
+
+
+def _parse_rest(rest: str) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Ids of rules, what is none, and the reason."""
+    text = re.split(r"\s#\s", rest, maxsplit=1)[0]
+    rules: list[str] = []
+    unknown: list[str] = []
+    more = True
+    while more and (word := _WORD.match(text)) is not None:
+        rule = _find_rule(word["word"])
+        if rule:
+            rules.append(rule)
+        elif _ID.fullmatch(word["word"]) or not (rules or unknown):
+            unknown.append(word["word"])
+        else:
+            break  # the reason, after a comma
+        text, more = text[word.end() :], bool(word["comma"])
+    reason = text.strip(" \t:;,.-–—()")
+    return tuple(dict.fromkeys(rules)), tuple(unknown), reason if any(c.isalnum() for c in reason) else ""
+
+
+def _find_rule(word: str) -> str:
+    try:
+        return get_rule(word).id
+    except InputError:
+        return ""
+
+
+@dataclass(slots=True)
+class Suppressions:
+    """Holds the entries, the comments read so far, and which of them were used."""
+
+    entries: Sequence[ConfigEntry] = ()
+    foreign: Sequence[str] = ()
+    """Real paths of the folders that came with what is inspected."""
+    _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
+    """By the file's real path."""
+    _used_entries: set[int] = field(default_factory=set[int])
+    _used_comments: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
+    """(real path, line of the comment, rule)."""
+
+    def apply(self, case_id: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()) -> tuple[Finding, ...]:
+        """Returns the findings of one case, those that are allowed marked. source_roots: real paths of the user's own
+        folders."""
+        return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
+
+    def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
+        """Returns what is wrong with the suppressions, as far as the run can tell: comments by file and line, then
+        entries."""
+        for file in scope.files:
+            self._load(file, (os.path.dirname(os.path.realpath(file)),))
+        return (
+            *(
+                one
+                for file in sorted(self._comments)
+                for comment in self._comments[file]
+                for one in self._judge_comment(file, comment, cases, scope)
+            ),
+            *self._list_unused_entries(cases, scope),
+        )
+
+    def _find(self, case_id: str, finding: Finding, source_roots: Sequence[str]) -> Suppression | None:
+        found: list[Suppression] = []
+        for place in list_places(finding):
+            if place.line < 1:
+                continue
+            file, comments = self._load(place.file, source_roots)
+            for comment in comments:
+                if comment.allows == place.line and comment.reason and finding.rule in comment.rules:
+                    self._used_comments.add((file, comment.line, finding.rule))
+                    where = compute_place(SourceLine(file=place.file, line=comment.line))
+                    found.append(Suppression(kind=SuppressionKind.IN_CODE, reason=comment.reason, where=where))
+        for number, entry in enumerate(self.entries):
+            if entry.matches(case_id, finding):
+                self._used_entries.add(number)
+                found.append(Suppression(kind=SuppressionKind.CONFIG, reason=entry.reason, where=entry.where))
+        return found[0] if found else None
+
+    def _load(self, file: str, source_roots: Sequence[str]) -> tuple[str, tuple[AllowComment, ...]]:
+        """Returns the file's real path and its comments; each file is read once. None of a file that 3 and 4 leave
+        out."""
+        try:
+            path = os.path.realpath(file)
+        except (OSError, ValueError):
+            return file, ()
+        if not is_below(path, source_roots) or is_below(path, self.foreign):
+            return path, ()
+        if path not in self._comments:
+            self._comments[path] = load_comments(path, source_roots)
+        return path, self._comments[path]
+
+    def _judge_comment(
+        self, file: str, comment: AllowComment, cases: Sequence[CaseReport], scope: SeenScope
+    ) -> Iterator[UnusedSuppression]:
+        about = next((found for own, found in scope.files.items() if os.path.realpath(own) == file), None)
+        if about is None and scope.everything:
+            about = cases
+
+        def report(rule: str, message: str) -> UnusedSuppression:
+            return UnusedSuppression(
+                kind=SuppressionKind.IN_CODE,
+                rule=rule,
+                reason=comment.reason,
+                where=compute_place(SourceLine(file=file, line=comment.line)),
+                message=message,
+            )
+
+        for word in comment.unknown:
+            yield report(word, f"names no rule: expected such as {_render_example('LD003')}")
+        if not comment.rules and not comment.unknown:
+            yield report("", f"names no rule: expected such as {_render_example('LD003')}")
+        for rule in comment.rules:
+            if not comment.reason:
+                yield report(rule, f"needs a reason, and allows nothing without: {_render_example(rule)}")
+            elif (file, comment.line, rule) not in self._used_comments and about and _are_settled(about, rule):
+                yield report(rule, f"is not used: no finding of {rule} at line {comment.allows}")
+
+    def _list_unused_entries(self, cases: Sequence[CaseReport], scope: SeenScope) -> Iterator[UnusedSuppression]:
+        for number, entry in enumerate(self.entries):
+            about = [case for case in cases if entry.concerns(case.id)]
+            seen = scope.everything or entry.case in scope.ids
+            if number in self._used_entries or not about or not seen or not _are_settled(about, entry.rule):
+                continue
+            yield UnusedSuppression(
+                kind=SuppressionKind.CONFIG,
+                rule=entry.rule,
+                reason=entry.reason,
+                where=entry.where,
+                message=f"is not used: no finding of {entry.rule} matches it in {_count(about)}",
+            )
+
+
+def _are_settled(cases: Sequence[CaseReport], rule: str) -> bool:
+    """Returns whether the rule had its chance to fire in each of these cases."""
+    return not any(
+        case.status is Status.ERROR
+        or case.coverage.not_covered
+        or Verdict.UNKNOWN in case.outputs.values()
+        or rule in _list_unsettled(case)
+        for case in cases
+    )
+
+
+def _list_unsettled(case: CaseReport) -> frozenset[str]:
+    return find_unsettled(
+        replayed=case.replay is not None and case.replay.state is ReplayState.DONE,
+        ran=case.device is not None and not case.device.error,
+    )
+
+
+def _render_example(rule: str) -> str:
+    return f"`# ligerdiag: allow {rule} why it is right all the same`"
+
+
+def _count(cases: Sequence[CaseReport]) -> str:
+    number = len({case.id for case in cases})
+    return f"`{cases[0].id}`" if number == 1 else f"{number} cases"
