@@ -35,7 +35,8 @@ from ligerdiag.report.json import compute_version
 from ligerdiag.report.status import conclude
 from ligerdiag.report.suppression_entry import SeenScope, compute_scope
 from ligerdiag.report.suppressions import Suppressions
-from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.source_text import find_usual_root, resolve_roots
 from ligerdiag.text import count_of
 from ligerdiag.toolchains.catalogue import Target, load_target
@@ -74,7 +75,7 @@ def list_baseline_notes(
     """Returns notes that compare the run as a whole with the baseline, one line each."""
     keys = {_make_key(case, options.toolchain): case for case in cases}
     compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
-    drifted = [case for case in compared if any(finding.rule == DRIFT.id for finding in case.findings)]
+    drifted = [case for case in compared if any(finding.rule in list_ids(RuleKind.DRIFT) for finding in case.findings)]
     yield f"{len(drifted)} of {count_of(len(compared), 'compile')} drifted from the baseline `{path}`"
     recorded = baseline.toolchains.get(options.toolchain, {})
     others = [name for name in sorted({*recorded, *versions}) if recorded.get(name) != versions.get(name)]

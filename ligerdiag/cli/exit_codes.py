@@ -178,10 +178,11 @@ def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
     if fail_on is FailOn.NEVER or not case.findings:
         return False
     from ligerdiag.report.expectation import list_counted
-    from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
+    from ligerdiag.rules.registry import list_ids
+    from ligerdiag.rules.rule import RuleKind
 
-    least = _BY_SEVERITY.index(Severity(fail_on.value))
-    return any(f.rule == DRIFT.id and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
+    least, drifts = _BY_SEVERITY.index(Severity(fail_on.value)), list_ids(RuleKind.DRIFT)
+    return any(f.rule in drifts and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
 
 
 def _weight(verdict: Verdict) -> int:

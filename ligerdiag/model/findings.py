@@ -32,6 +32,16 @@ class Verdict(StrEnum):
     STALE = "stale"
     """Misses a hidden write that it should see."""
 
+    @property
+    def is_wrong(self) -> bool:
+        """Returns whether the schedule computes another value than the intended one."""
+        return self in (Verdict.STALE, Verdict.CLOBBERED)
+
+    @property
+    def is_right(self) -> bool:
+        """Returns whether the schedule computes the intended value, be it by luck."""
+        return self in (Verdict.FRESH, Verdict.LATENT)
+
 
 VERDICT_ORDER = (Verdict.FRESH, Verdict.LATENT, Verdict.UNKNOWN, Verdict.CLOBBERED, Verdict.STALE)
 
@@ -180,6 +190,11 @@ class Attribution(StrEnum):
     """Wrong, and not what a stale read gives."""
     UNDECIDED = "undecided"
     """The numbers cannot tell: intended and stale agree, or the intended ones are not finite."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Returns whether the numbers differ from the intended ones by more than precision."""
+        return self in (Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER)
 
 
 FAR = 0.5

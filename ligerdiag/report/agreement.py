@@ -48,6 +48,8 @@ from ligerdiag.model.findings import (
 from ligerdiag.model.report import Disagreement
 from ligerdiag.report.disagreement_causes import PossibleCause, explain_difference, find_shown, list_possible_causes
 from ligerdiag.report.undefined import find_undefined
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.text import count_of, describe_names
 
 
@@ -110,20 +112,11 @@ def compute_worst(errors: tuple[float, ...]) -> float:
     return max(errors, key=lambda error: (isnan(error), error), default=0.0)
 
 
-WRONG = frozenset({Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER})
-"""Numbers that are not the intended ones, by more than precision."""
-
-
-_RACES = "LD005"
-"""Id of the rule whose outputs hang on what runs at the same time."""
-_TRIES = "LD010"
-"""Id of the rule whose kernels are tried out in place: what a device computes first is another program's result."""
-_SHARED = "LD024"
-"""Id of the rule that finds two values in the same bytes."""
-_WRITES = "LD006"
-"""Id of the rule that finds each hidden write."""
-_WRONG_READS = frozenset({"LD001", "LD002", "LD004"})
-"""Ids of the rules whose outputs miss a hidden write, or see one that they should not."""
+_RACES = list_ids(RuleKind.RACE)
+_TRIED_IN_PLACE = list_ids(RuleKind.TRIED_IN_PLACE)
+_SHARED_BYTES = list_ids(RuleKind.SHARED_BYTES)
+_HIDDEN_WRITES = list_ids(RuleKind.HIDDEN_WRITE)
+_WRONG_READS = list_ids(RuleKind.EARLY_READ, RuleKind.COPY_READ, RuleKind.LATE_READ)
 
 
 _ROUNDING = 0.25
@@ -151,12 +144,12 @@ def compute_agreement(
         case Verdict.UNKNOWN:
             return Agreement.SILENT
         case Verdict.FRESH | Verdict.LATENT:
-            if attribution in WRONG:
+            if attribution.is_wrong:
                 return Agreement.DISAGREES
             silent = attribution is Attribution.UNDECIDED or (attribution is Attribution.LOSSY and not in_program_order)
             return Agreement.SILENT if silent else Agreement.AGREES
         case Verdict.STALE | Verdict.CLOBBERED:
-            if attribution in WRONG:
+            if attribution.is_wrong:
                 return Agreement.AGREES
             wrong = attribution is Attribution.FRESH and can_tell
             return Agreement.DISAGREES if wrong else Agreement.SILENT
@@ -219,7 +212,7 @@ def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Fin
     """Makes errors of the warnings about reads that only decide something, where numbers show that they decide wrongly."""
     if replay is None or replay.state is not ReplayState.DONE:
         return tuple(findings)
-    wrong = {name for name, numbers in replay.outputs.items() if numbers.attribution in WRONG}
+    wrong = {name for name, numbers in replay.outputs.items() if numbers.attribution.is_wrong}
     return tuple(
         [
             replace(one, severity=Severity.ERROR, evidence=(*one.evidence, ("note", _SHOWN)))
@@ -236,21 +229,21 @@ _SHOWN = "the numbers show that it does"
 def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
     """Returns the names of the outputs that depend on bytes in which XLA has two values: the one that is left there may be
     the right one."""
-    return frozenset(name for finding in findings if finding.rule == _SHARED for name in finding.outputs)
+    return frozenset(name for finding in findings if finding.rule in _SHARED_BYTES for name in finding.outputs)
 
 
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
     """Returns the names of the outputs that the device may compute in more than one way: they race, no program defines them
     (`undefined`), or a kernel of the program is tried out in place."""
-    if any(finding.rule == _TRIES for finding in findings):
+    if any(finding.rule in _TRIED_IN_PLACE for finding in findings):
         return frozenset(device.outputs)
-    racing = frozenset(name for finding in findings if finding.rule == _RACES for name in finding.outputs)
+    racing = frozenset(name for finding in findings if finding.rule in _RACES for name in finding.outputs)
     return racing | find_undefined(findings).keys()
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
     """Returns the names of the outputs that some of the hidden writes reach wrongly, and not all."""
-    written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule == _WRITES}
+    written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
     for finding in findings:
         if finding.rule in _WRONG_READS:
@@ -296,7 +289,7 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
     return frozenset(
         name
         for name, output in device.outputs.items()
-        if output.attribution in WRONG and device.verdicts.get(name) in (Verdict.FRESH, Verdict.LATENT)
+        if output.attribution.is_wrong and name in device.verdicts and Verdict(device.verdicts[name]).is_right
     )
 
 

@@ -127,7 +127,7 @@ def compare_rules(
 
 type Expectation = str | Mapping[str, str] | None
 
-HAZARDOUS = frozenset({Verdict.STALE, Verdict.CLOBBERED, Verdict.LATENT})
+HAZARDOUS = frozenset(one for one in Verdict if one.is_wrong or one is Verdict.LATENT)
 """Verdicts that satisfy `hazard`."""
 
 _ALL = "*"
@@ -244,7 +244,7 @@ def _status_without_expectation(
         for name, verdict in outputs.items()
         if name not in allowed and not (verdict is Verdict.UNKNOWN and name in undefined)
     }
-    if verdicts & {Verdict.STALE, Verdict.CLOBBERED} or any(f.severity is Severity.ERROR for f in counted):
+    if any(verdict.is_wrong for verdict in verdicts) or any(f.severity is Severity.ERROR for f in counted):
         return Status.FINDINGS
     if Verdict.UNKNOWN in verdicts or coverage.not_covered or hides_unknown(findings):
         return Status.INCONCLUSIVE

@@ -15,9 +15,8 @@ from ligerdiag.report.disagreement_causes import note_differences
 from ligerdiag.report.expectation import compute_allowed_outputs, compute_status
 from ligerdiag.report.suppressions import Suppressions
 from ligerdiag.report.undefined import doubt_outputs, doubt_view
-from ligerdiag.rules.registry import check_measured, find_unsettled
-from ligerdiag.rules.rule import Measured
-from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
+from ligerdiag.rules.registry import check_measured, find_unsettled, list_ids
+from ligerdiag.rules.rule import Measured, RuleKind
 
 
 def compute_excuse(case: CaseReport, finding: Finding) -> str:
@@ -27,7 +26,7 @@ def compute_excuse(case: CaseReport, finding: Finding) -> str:
     """
     if finding.suppressed is not None:
         return finding.suppressed.reason
-    if case.status is Status.EXPECTED and finding.rule != DRIFT.id:
+    if case.status is Status.EXPECTED and finding.rule not in list_ids(RuleKind.DRIFT):
         return f"the case expects it: {describe_expectation(case)}"
     return ""
 

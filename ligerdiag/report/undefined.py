@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.schedule_view import ScheduleView
+from ligerdiag.rules.registry import RULES
 
-_RULES = frozenset({"LD011", "LD013", "LD019", "LD025", "LD026"})
-_RIGHT = frozenset({Verdict.FRESH, Verdict.LATENT})
+_RULES = frozenset(rule.id for rule in RULES if rule.leaves_undefined)
 
 
 def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
@@ -31,7 +31,7 @@ def doubt_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -
     """Returns the verdicts, by 2."""
     undefined = find_undefined(findings)
     return {
-        name: Verdict.UNKNOWN if name in undefined and verdict in _RIGHT else verdict
+        name: Verdict.UNKNOWN if name in undefined and verdict.is_right else verdict
         for name, verdict in outputs.items()
     }
 
@@ -43,7 +43,7 @@ def doubt_view(view: ScheduleView | None, findings: Sequence[Finding]) -> Schedu
         return view
     outputs = tuple(
         replace(one, verdict=Verdict.UNKNOWN, sentence=f"`{one.name}` is not defined: {undefined[one.name].message}")
-        if one.name in undefined and one.verdict in _RIGHT
+        if one.name in undefined and one.verdict.is_right
         else one
         for one in view.outputs
     )

@@ -11,7 +11,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.errors import InputError, LigerdiagError, describe_bug
 from ligerdiag.model.findings import Finding, RuleFailure
 from ligerdiag.rules import programs, schedules
-from ligerdiag.rules.rule import Measured, Rule, Settled
+from ligerdiag.rules.rule import Measured, Rule, RuleKind, Settled
 from ligerdiag.text import join_words
 
 _FILE = re.compile(r"ld\d{3}_\w+")
@@ -54,6 +54,11 @@ def get_rule(id_or_name: str) -> Rule:
         raise InputError(f"no rule `{id_or_name}`, did you mean {hint}")
     known = ", ".join(f"{rule.id} {rule.name}" for rule in RULES)
     raise InputError(f"no rule `{id_or_name}`; known: {known}")
+
+
+def list_ids(*kinds: RuleKind) -> frozenset[str]:
+    """Returns the ids of the rules of these kinds."""
+    return frozenset(rule.id for rule in RULES if rule.kind in kinds)
 
 
 def _find_near(wanted: str) -> tuple[Rule, ...]:

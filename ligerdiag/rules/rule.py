@@ -78,6 +78,36 @@ class Party(StrEnum):
     OURS = "ligerdiag"
 
 
+class RuleKind(StrEnum):
+    """What a rule finds, for code that treats the findings of one kind unlike the others."""
+
+    EARLY_READ = "early read"
+    """A read that misses a hidden write: it reads the same bytes before the kernel runs."""
+    COPY_READ = "read of a copy"
+    """A read that misses a hidden write: it reads other bytes, or computes the value anew."""
+    LATE_READ = "late read"
+    """A read that sees a hidden write, and needs the value from before it."""
+    LUCKY_READ = "lucky read"
+    """A read that gets the intended version, though nothing orders it with the write."""
+    HIDDEN_WRITE = "hidden write"
+    """The hidden write itself, without which there is none of these reads."""
+    RACE = "race"
+    """Accesses to the same bytes at the same time: the device may compute either value."""
+    TRIED_IN_PLACE = "tried in place"
+    """A launcher tries a kernel on bytes that nobody restores: no output of the program's first run on a device counts."""
+    SHARED_BYTES = "shared bytes"
+    """Two values that XLA keeps in the same bytes: the one that is left may be the right one."""
+    CHANGED_BY_JAX = "changed by JAX"
+    """A difference between the program as written and the one that JAX gives to XLA."""
+    ROUNDING = "rounding"
+    """A value that is read through an addition and a subtraction, which costs precision."""
+    REFERENCE = "reference"
+    """A program that differs from the case's reference in program order already."""
+    DRIFT = "drift"
+    """A difference from a recorded baseline."""
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """A whole case file that is both a test and the documentation of a rule."""
@@ -137,6 +167,10 @@ class Rule:
     party: Party = Party.NOBODY
     """Whose mistake it reports, if schedule and numbers may differ by it about the outputs that a finding reaches (see
     `report.disagreement_causes`)."""
+    kind: RuleKind = RuleKind.OTHER
+    leaves_undefined: bool = False
+    """No program defines the outputs that a finding reaches, whatever the schedule: they hold bytes that nobody has
+    written, depend on the order of a grid's programs, or come from one Ref that should hold two values."""
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:
@@ -288,7 +322,7 @@ def report_read(
 
 def _soften(found: Finding, special: Special, rule: Rule) -> Finding:
     """Returns a warning about a wrong read that only asks for special values."""
-    if special is Special.NOTHING or not found.outputs or rule.explains not in (Verdict.STALE, Verdict.CLOBBERED):
+    if special is Special.NOTHING or not found.outputs or rule.explains is None or not rule.explains.is_wrong:
         return found
     value = f"the value from before `{found.kernel}` overwrites operand {found.operand}"
     if rule.explains is Verdict.CLOBBERED:

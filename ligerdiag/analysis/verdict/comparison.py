@@ -191,10 +191,6 @@ class Comparison:
         return None if verdict is Verdict.FRESH else Cause(write.index, verdict, tuple(lucky), tuple(raced))
 
 
-_RIGHT = frozenset({Verdict.FRESH, Verdict.LATENT})
-_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
-
-
 class Standing(StrEnum):
     """The state of an output before the order is decided, (3) to (6)."""
 
@@ -222,9 +218,9 @@ def find_standing(verdicts: set[Verdict]) -> Standing:
     """Returns the standing by (3) to (6). verdicts: under each of the schedules."""
     if verdicts == {Verdict.FRESH}:
         return Standing.FORCED
-    if verdicts & _RIGHT:
+    if any(verdict.is_right for verdict in verdicts):
         return Standing.OPEN
-    return Standing.LOST if verdicts <= _WRONG else Standing.UNKNOWN
+    return Standing.LOST if all(verdict.is_wrong for verdict in verdicts) else Standing.UNKNOWN
 
 
 def choose_verdict(standing: Standing, early: Verdict) -> Verdict:

@@ -22,13 +22,14 @@ from ligerdiag.errors import CaseError
 from ligerdiag.model.findings import Attribution, DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.report.agreement import compute_worst
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.toolchains.catalogue import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
 """Share of a time, and milliseconds, by which medians of the same program were seen to differ (docs/measurements)."""
 
-_LOSSY_WORKAROUND = "LD012"
-"""Id of the rule whose finding says that a value is read through an addition and a subtraction."""
+_ROUNDING = list_ids(RuleKind.ROUNDING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +90,12 @@ class Rung:
         """A value is read through an addition and a subtraction, and no numbers say what that costs."""
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
-        return not measured and any(finding.rule == _LOSSY_WORKAROUND for finding in self.outcome.findings)
+        return not measured and any(finding.rule in _ROUNDING for finding in self.outcome.findings)
 
     @property
     def is_wrong_on_device(self) -> bool:
         """Returns whether the device computed other values, whatever the schedule for the described target says."""
-        wrong = (Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER)
-        return self.device is not None and any(one.attribution in wrong for one in self.device.outputs.values())
+        return self.device is not None and any(one.attribution.is_wrong for one in self.device.outputs.values())
 
     @property
     def is_right(self) -> bool:

@@ -25,8 +25,6 @@ from ligerdiag.bisect.passes.step_evidence import (
 from ligerdiag.model.findings import Verdict
 from ligerdiag.text import join_words
 
-_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
-
 
 class PassBlame(StrEnum):
     """The effect of a step on an output."""
@@ -79,10 +77,10 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
             evidence=describe_loss(lost.before, lost.after, output),
             detours=_find_detours(moments, output),
         )
-    wrong = _find_lasting(moments, lambda one: one.after.scheduled is not None and one.after.verdicts[output] in _WRONG)
+    wrong = _find_lasting(moments, lambda one: one.after.scheduled is not None and one.after.verdicts[output].is_wrong)
     loose = _find_lasting(moments, lambda one: one.after.standings[output] is Standing.OPEN)
-    is_wrong = verdict in _WRONG
-    if loose is None or (is_wrong and wrong is None) or verdict not in (*_WRONG, Verdict.LATENT):
+    is_wrong = verdict.is_wrong
+    if loose is None or (is_wrong and wrong is None) or not (is_wrong or verdict is Verdict.LATENT):
         return PassAnswer(output=output, verdict=verdict, blame=PassBlame.UNTOLD, moment=None)
     if loose.before is not None and loose.before.standings[output] is Standing.FORCED:
         loosened, evidence = loose, describe_loosening(loose.before, loose.after, output)

@@ -16,11 +16,13 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target
 
 DUMP = {"xla_dump_hlo_pass_re": ".*"}
-SHARED = "LD024"
+(_SHARED_BYTES,) = list_ids(RuleKind.SHARED_BYTES)
 """Id of the rule that finds two values in the same bytes."""
 DISABLE = "xla_disable_hlo_passes"
 COLUMNS = ("snapshot", "without it")
@@ -41,8 +43,8 @@ def bisect_passes(laboratory: Laboratory, case: CaseSpec, target: Target, option
     if shared:
         names = join_words([f"`{name}`" for name in shared])
         draft.answers.append(
-            f"XLA has two values that {names} {'depends' if len(shared) == 1 else 'depend'} on in the same bytes ({SHARED}):"
-            " no snapshot shows bytes, and `--over flags` looks for a flag without it"
+            f"XLA has two values that {names} {'depends' if len(shared) == 1 else 'depend'} on in the same bytes"
+            f" ({_SHARED_BYTES}): no snapshot shows bytes, and `--over flags` looks for a flag without it"
         )
     if outcome.error or outcome.artifact is None or not bad:
         draft.is_unsettled = bool(outcome.error)
@@ -78,7 +80,7 @@ def _list_bad(outcome: Outcome) -> dict[str, Verdict]:
 
 def _list_shared(outcome: Outcome) -> tuple[str, ...]:
     """Returns the names of the outputs that shared bytes make clobbered."""
-    names = [name for finding in outcome.findings if finding.rule == SHARED for name in finding.outputs]
+    names = [name for finding in outcome.findings if finding.rule == _SHARED_BYTES for name in finding.outputs]
     return tuple([name for name in dict.fromkeys(names) if outcome.outputs.get(name) is Verdict.CLOBBERED])
 
 
@@ -206,7 +208,7 @@ def _describe_without(
     for output in blamed:
         verdict = outcome.outputs[output]
         then = ""
-        if verdict in (Verdict.STALE, Verdict.CLOBBERED):
+        if verdict.is_wrong:
             history = history or _judge(laboratory, outcome, effects)
             other = explain_output(history, output, verdict)
             if other.moment is not None:

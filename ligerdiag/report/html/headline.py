@@ -18,6 +18,8 @@ from ligerdiag.report.expectation import list_counted
 from ligerdiag.report.html.environment import compute_worst_verdict
 from ligerdiag.report.html.prose import NumbersWord, compute_numbers_words
 from ligerdiag.report.html.subject import Subject, find_subject, list_worst_first
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.text import count_of, join_words
 
 MAX_NAMES = 3
@@ -40,8 +42,6 @@ _STALE = {
     Place.COMPUTED_ANEW: "{kernel} overwrites its operand behind XLA's back, and XLA does not read it but computes the "
     "old contents again",
 }
-_SHARED = "LD024"
-"""Id of the rule that finds two values in the same bytes."""
 SHARED = "no kernel is to blame: XLA has two values in the same bytes while both are needed, and one of them is gone"
 _UNTOLD = "{kernel} overwrites its operand behind XLA's back, and its result is missed"
 
@@ -51,7 +51,11 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
     view = case.view
     if worst is Verdict.FRESH and view is not None and not view.buffers:
         return NO_KERNEL
-    if worst is Verdict.CLOBBERED and not subject.kernel and any(f.rule == _SHARED for f in case.findings):
+    if (
+        worst is Verdict.CLOBBERED
+        and not subject.kernel
+        and any(f.rule in list_ids(RuleKind.SHARED_BYTES) for f in case.findings)
+    ):
         return SHARED
     access = None if view is None or worst is not Verdict.STALE else _find_stale(view, subject)
     kernel = f"`{subject.kernel}`" if subject.kernel else "a kernel"
@@ -172,7 +176,7 @@ def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headli
     found = _compute_by_numbers(case, worst, subject) or _compute_by_findings(case, worst)
     if found is None:
         found = _compute_by_verdicts(case, worst, subject)
-    if case.status is Status.INCONCLUSIVE and worst in (Verdict.FRESH, Verdict.LATENT):
+    if case.status is Status.INCONCLUSIVE and worst is not None and worst.is_right:
         sign = found.sign if found.sign == "error" else "unknown"
         plain = f"{found.plain}; {PLAIN[Verdict.UNKNOWN]}" if sign == "error" else PLAIN[Verdict.UNKNOWN]
         return replace(found, sign=sign, count=f"inconclusive: {found.count}", plain=plain)
@@ -219,7 +223,7 @@ def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subjec
 
 def _compute_by_findings(case: CaseReport, worst: Verdict | None) -> Headline | None:
     """Returns a headline; None if no finding says more than the verdicts do."""
-    if worst not in (None, Verdict.FRESH, Verdict.LATENT):
+    if worst is not None and not worst.is_right:
         return None
     findings, errors = list_counted(list_worst_first(case)), _list_errors(case)
     right = "" if worst is None or case.status is Status.NOTHING else _compute_count(case, worst)

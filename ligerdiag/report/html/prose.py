@@ -17,6 +17,8 @@ from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import MissingEdge, OutputView, ScheduleStep, ScheduleView
 from ligerdiag.report.html.environment import Sign, sign_of
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.source_text import compute_place, load_source_text
 
 _CODE = re.compile(r"`([^`]*)`")
@@ -66,9 +68,7 @@ def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) 
     return (*parts, Part(text[at:])) if at < len(text) else tuple(parts)
 
 
-_WRONG = frozenset({Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER})
-_WRONG_VERDICTS = (Verdict.STALE, Verdict.CLOBBERED)
-_ROUNDED = "LD012"
+_ROUNDING = list_ids(RuleKind.ROUNDING)
 SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fresh")
 """Signs of chips, the worst first."""
 
@@ -119,8 +119,8 @@ def _compute_word(name: str, case: CaseReport) -> NumbersWord:
         attributions |= {case.replay.outputs[name].attribution} if name in case.replay.outputs else set()
     if case.device is not None and name in case.device.outputs:
         attributions.add(case.device.outputs[name].attribution)
-    is_rounded = any(finding.rule == _ROUNDED and name in finding.outputs for finding in case.findings)
-    if attributions & _WRONG or (is_off and not is_rounded):
+    is_rounded = any(finding.rule in _ROUNDING and name in finding.outputs for finding in case.findings)
+    if any(one.is_wrong for one in attributions) or (is_off and not is_rounded):
         return NumbersWord.WRONG
     return NumbersWord.INEXACT if is_off or Attribution.LOSSY in attributions else NumbersWord.NOTHING
 
@@ -128,9 +128,9 @@ def _compute_word(name: str, case: CaseReport) -> NumbersWord:
 def _judge(verdict: Verdict, word: NumbersWord) -> tuple[str, str]:
     """Returns sign and word of a chip."""
     said = "STALE" if verdict is Verdict.STALE else verdict.value
-    if verdict not in _WRONG_VERDICTS and word is NumbersWord.WRONG:
+    if not verdict.is_wrong and word is NumbersWord.WRONG:
         return "error", f"{said}, {word.value}"
-    if verdict in (Verdict.FRESH, Verdict.LATENT) and word is NumbersWord.INEXACT:
+    if verdict.is_right and word is NumbersWord.INEXACT:
         return "warning", f"{said}, {word.value}"
     return verdict.value, said
 

@@ -18,6 +18,8 @@ from ligerdiag.report.causes import compute_causes
 from ligerdiag.report.html.environment import WRONG_READS, compute_worst_verdict
 from ligerdiag.report.html.prose import Part, compute_parts
 from ligerdiag.report.terminal.finding_text import MAX_READS, limit_reads
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.source_text import compute_near, compute_place, load_source_text
 from ligerdiag.text import FEW
 
@@ -91,8 +93,8 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
     )
 
 
-_CALL_RULE = "LD006"
-"""Its findings are at the line of the call, wherever the others point."""
+_HIDDEN_WRITES = list_ids(RuleKind.HIDDEN_WRITE)
+"""Findings of these rules are at the line of the call, wherever the others point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ def _find_line(case: CaseReport, finding: Finding | None, buffer: int | None) ->
     """Returns the user's line that calls the kernel, as nearly as it is known."""
     if finding is not None:
         own = finding.instructions[:1]
-        calls = [f for f in case.findings if f.rule == _CALL_RULE and own and f.instructions[:1] == own]
+        calls = [f for f in case.findings if f.rule in _HIDDEN_WRITES and own and f.instructions[:1] == own]
         line = next((f.source for f in (*calls, finding) if f.source is not None), None)
         if line is not None:
             return line

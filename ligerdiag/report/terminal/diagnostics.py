@@ -85,11 +85,10 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
     """Outputs that are right by the schedule for the described GPU, and wrong by the one for the device's own."""
     if case.device is None:
         return ()
-    wrong = (Verdict.STALE, Verdict.CLOBBERED)
     return tuple(
         name
         for name, word in case.device.verdicts.items()
-        if Verdict(word) in wrong and case.outputs.get(name) not in wrong
+        if Verdict(word).is_wrong and not case.outputs.get(name, Verdict.UNKNOWN).is_wrong
     )
 
 

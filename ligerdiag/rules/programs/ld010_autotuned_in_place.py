@@ -8,7 +8,7 @@ from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import Party, Reproduction, Rule, make_example
+from ligerdiag.rules.rule import Party, Reproduction, Rule, RuleKind, make_example
 from ligerdiag.rules.wording import advise_zeros, describe_callers, locate_instruction, render_at
 
 _BEFORE_THE_PROGRAM = frozenset({"triton_kernel_call_ffi"})
@@ -272,6 +272,7 @@ RULE = Rule(
     id="LD010",
     name="autotuned-in-place",
     severity=Severity.ERROR,
+    kind=RuleKind.TRIED_IN_PLACE,
     party=Party.KERNEL,
     summary="several configurations are tried on an operand that nobody restores",
     what_it_does="""\

@@ -246,6 +246,7 @@ RULE = Rule(
     id="LD011",
     name="incidental-sharing",
     severity=Severity.ERROR,
+    leaves_undefined=True,
     party=Party.KERNEL,
     summary="a kernel reads and overwrites the same bytes, and is not safe in place",
     what_it_does="""\

@@ -11,6 +11,7 @@ from ligerdiag.rules.rule import (
     Measured,
     Reproduction,
     Rule,
+    RuleKind,
     Settled,
     make_example,
     render_difference,
@@ -90,7 +91,7 @@ def find_rounded(measured: Measured) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name in dict.fromkeys(name for finding in measured.findings_of(RULE.id) for name in finding.outputs):
         lost, explained = numbers.rounded.get(name, 0.0), _find_tolerance(numbers, name)
-        if lost > explained and measured.outputs.get(name) not in (Verdict.STALE, Verdict.CLOBBERED):
+        if lost > explained and not measured.outputs.get(name, Verdict.UNKNOWN).is_wrong:
             found[name] = (
                 f"`{name}` in program order differs by {render_error(lost)} from what it is without the addition and the"
                 f" subtraction, rounding explains {render_error(explained)}"
@@ -118,7 +119,7 @@ def _find_lossy(measured: Measured) -> Mapping[str, str]:
         for name, output in numbers.outputs.items()
         if output.attribution is Attribution.LOSSY
         and output.error > output.tolerance
-        and measured.outputs.get(name) not in (Verdict.STALE, Verdict.CLOBBERED)
+        and not measured.outputs.get(name, Verdict.UNKNOWN).is_wrong
     }
     return found | dict(find_rounded(measured))
 
@@ -190,6 +191,7 @@ RULE = Rule(
     id="LD012",
     name="lossy-workaround",
     severity=Severity.WARNING,
+    kind=RuleKind.ROUNDING,
     summary="a workaround that orders the readers and rounds away what is small",
     what_it_does="""\
 Looks, in the program as written, for a value that a kernel overwrites and that is then read through `x + s - s`, with an

@@ -135,6 +135,7 @@ RULE = Rule(
     id="LD013",
     name="partial-write",
     severity=Severity.WARNING,
+    leaves_undefined=True,
     party=Party.KERNEL,
     summary="an output that the kernel does not write completely",
     what_it_does="""\

@@ -8,6 +8,7 @@ from ligerdiag.rules.rule import (
     Measured,
     Reproduction,
     Rule,
+    RuleKind,
     Settled,
     check_nothing,
     make_example,
@@ -95,6 +96,7 @@ RULE = Rule(
     id="LD016",
     name="wrong-in-program-order",
     severity=Severity.ERROR,
+    kind=RuleKind.REFERENCE,
     summary="even as written, with every write visible, the program is not what it is meant to be",
     what_it_does="""\
 Replay executes the program as written, one operation after the other, each value with storage of its own and every

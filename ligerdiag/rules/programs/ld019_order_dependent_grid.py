@@ -239,6 +239,7 @@ RULE = Rule(
     id="LD019",
     name="order-dependent-grid",
     severity=Severity.ERROR,
+    leaves_undefined=True,
     party=Party.KERNEL,
     summary="a kernel whose result hangs on the order of the programs of its grid",
     what_it_does="""\

@@ -192,6 +192,7 @@ RULE = Rule(
     id="LD025",
     name="unwritten-read",
     severity=Severity.ERROR,
+    leaves_undefined=True,
     party=Party.KERNEL,
     summary="a kernel reads an output that nobody has written",
     what_it_does="""\
