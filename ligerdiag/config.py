@@ -21,7 +21,7 @@ from typing import cast
 from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Severity
-from ligerdiag.report.suppression_entry import ConfigEntry
+from ligerdiag.report.suppressions import ConfigEntry
 from ligerdiag.rules.registry import get_rule
 
 NAME = "pyproject.toml"

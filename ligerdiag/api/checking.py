@@ -30,11 +30,9 @@ from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.replay.service.service import ReplayTask, replay_artifacts
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
-from ligerdiag.report.expectation import parse_expectation, parse_expected_rules
 from ligerdiag.report.json import compute_version
-from ligerdiag.report.status import conclude
-from ligerdiag.report.suppression_entry import SeenScope, compute_scope
-from ligerdiag.report.suppressions import Suppressions
+from ligerdiag.report.status import conclude, parse_expectation, parse_expected_rules
+from ligerdiag.report.suppressions import SeenScope, Suppressions, compute_scope
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.source_text import find_usual_root, resolve_roots

@@ -28,7 +28,7 @@ from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.report.expectation import parse_expectation, parse_expected_rules
+from ligerdiag.report.status import parse_expectation, parse_expected_rules
 from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.toolchains.toolchain import link_package
 

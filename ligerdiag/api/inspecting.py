@@ -27,8 +27,7 @@ from ligerdiag.model.report import (
     leave_undone,
 )
 from ligerdiag.report.status import conclude
-from ligerdiag.report.suppression_entry import SeenScope
-from ligerdiag.report.suppressions import Suppressions
+from ligerdiag.report.suppressions import SeenScope, Suppressions
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
 from ligerdiag.text import count_of

@@ -27,7 +27,7 @@ from ligerdiag.model.report import (
 )
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
 from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds
-from ligerdiag.report.suppression_entry import ConfigEntry
+from ligerdiag.report.suppressions import ConfigEntry
 from ligerdiag.toolchains.catalogue import DEFAULT
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import Pool

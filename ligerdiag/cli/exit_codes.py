@@ -157,7 +157,7 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         return True
     if case.expected is not None or fail_on is FailOn.NEVER:
         return False
-    from ligerdiag.report.expectation import (  # imports the rules, which no help needs
+    from ligerdiag.report.status import (  # imports the rules, which no help needs
         compute_allowed_outputs,
         list_counted,
     )
@@ -177,7 +177,7 @@ def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
     know."""
     if fail_on is FailOn.NEVER or not case.findings:
         return False
-    from ligerdiag.report.expectation import list_counted
+    from ligerdiag.report.status import list_counted
     from ligerdiag.rules.registry import list_ids
     from ligerdiag.rules.rule import RuleKind
 

@@ -60,7 +60,8 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Inspection, Progress
 from ligerdiag.replay.service.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
 from ligerdiag.replay.service.service import compute_environment
-from ligerdiag.report.agreement import compute_disagreements, compute_worst
+from ligerdiag.report.agreement import compute_disagreements
+from ligerdiag.report.relative_errors import compute_worst
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import Templates

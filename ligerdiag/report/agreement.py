@@ -1,35 +1,39 @@
-"""Compares what the schedule and the numbers say about an output. If they differ, somebody is wrong (see `difference`).
+"""Compares the verdict on each output with the numbers of a replay and of a device.
 
-| the schedule says | the numbers agree | they say nothing | they disagree |
+| verdict | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
-| fresh, latent | fresh, lossy in program order already | undecided, lossy | stale, partly stale, neither |
+| fresh, latent | fresh; lossy against the reference alone | undecided, lossy | stale, partly stale, neither |
 | stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where they cannot tell | fresh |
 | unknown | | all | |
 
-A clobbered read saw the wrong bytes: its numbers may be wrong in any way. Numbers that are lossy against program order
-contradict no verdict and confirm none: a sum with one small stale term is told from that, where it is larger than the
-roundings (`replay.runs.rounding.is_overwritten`). Those that
-equal program order and are lossy only against the case's reference are what the schedule should give. Numbers cannot
-decide if intended and stale are equal, nor if an output misses some of the hidden writes and not all: the schedule then
-does not compute the stale prediction, in which no read sees any of them, and a sign or a maximum may hide what it does
-compute. Nor do they decide where they are fresh only within the tolerance, and further away than roundings take them: a
-small term of a sum may be stale. A device is compared with the verdict on its own artifact, and with the replay of
-that. If a finding says that an output races (LD005), the device may compute either value: it contradicts nothing there;
-nor does it anywhere if a kernel is tried out on bytes that nobody restores (LD010). Nor do right numbers contradict anything
-where XLA has two values in the same bytes (LD024): one of the two is left there.
-A device that is held against the case's reference alone, because nothing was replayed, contradicts no verdict "fresh":
-the program may be something else than its reference in program order already, or on its second draw, once it has
-overwritten a constant. `explain_unknown_order` says so, and nobody concludes. If everything that makes an output wrong
-lies in branches or loops that the drawn arguments do not enter, or is a maximum, which a softmax subtracts so that no
-number shows it, or only decides something, such as a predicate or a bound, right numbers contradict nothing. Nor do
-those of a program whose loops were cut short: what is wrong may come later.
-Where the schedule was replayed in other legal orders, too, an output that is called fresh has the same numbers in each.
+A clobbered read sees the wrong bytes, so its numbers may be wrong in any way. Numbers that are lossy against program order
+neither confirm nor contradict a verdict: `replay.runs.rounding.is_overwritten` recognises a sum with one small stale term where
+that term is larger than the roundings. Numbers that equal program order and are lossy only against the case's reference are
+what a right schedule gives.
+
+Right numbers contradict no wrong verdict
+
+- if the intended and the stale numbers are equal up to rounding;
+- if the numbers are right only within the tolerance, and further from the intended ones than roundings explain: a small term of
+  a sum may be stale;
+- if an output misses some of the hidden writes and sees others: the stale prediction, in which no read sees any of them, is
+  not what the schedule computes, and a sign or a maximum may hide the difference;
+- if everything that makes the output wrong lies in branches or loops that the drawn arguments do not enter, is a maximum that
+  a softmax subtracts again, or only decides something, such as a predicate or the bound of a loop;
+- if the replay cut loops short: a later iteration may be the wrong one;
+- if XLA keeps two values in the same bytes: the one that is left may be the right one.
+
+A device is compared with the verdict on its own artifact and with the replay of that artifact. It contradicts nothing about
+outputs that race or that no program defines, and nothing at all if a launcher tries a kernel on bytes that nobody restores. Where
+nothing was replayed, the device is compared with the case's reference alone; wrong numbers then do not contradict "fresh", because
+the program may differ from its reference in program order already, or on its second draw, after it has overwritten a constant.
+`explain_unknown_order` says so. An output that is fresh has the same numbers in each legal order of its schedule.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from math import isfinite, isnan
+from math import isfinite
 from typing import assert_never
 
 from ligerdiag.model.findings import (
@@ -47,71 +51,12 @@ from ligerdiag.model.findings import (
 )
 from ligerdiag.model.report import Disagreement
 from ligerdiag.report.disagreement_causes import PossibleCause, explain_difference, find_shown, list_possible_causes
-from ligerdiag.report.undefined import find_undefined
-from ligerdiag.rules.registry import list_ids
+from ligerdiag.report.relative_errors import render_device_numbers, render_figure, render_numbers
+from ligerdiag.rules.registry import RULES, list_ids
 from ligerdiag.rules.rule import RuleKind
-from ligerdiag.text import count_of, describe_names
+from ligerdiag.text import describe_names
 
-
-def render_figure(value: float) -> str:
-    """Returns a relative error in two digits, such as `0.25`, `1.2e+04` or `0`."""
-    if isnan(value):
-        return "not a number"
-    return f"{value:.2g}" if isfinite(value) else "infinite"
-
-
-def render_numbers(numbers: OutputNumbers) -> str:
-    """Such as `stale: relative error 1.2e+04, equal to the stale prediction`."""
-    return f"{numbers.attribution.value}: {render_error(numbers)}"
-
-
-def render_error(numbers: OutputNumbers) -> str:
-    """Such as `relative error 1.2e+04, equal to the stale prediction`."""
-    error = f"relative error {render_figure(numbers.error)}"
-    rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
-    match numbers.attribution:
-        case Attribution.STALE:
-            words = f"{error}, equal to the stale prediction"
-        case Attribution.PARTLY_STALE:
-            words = f"{error}, some rows as intended and the others stale"
-        case Attribution.FRESH | Attribution.LOSSY:
-            distance = render_figure(numbers.distance)
-            words = f"{error}, tolerance {render_figure(numbers.tolerance)}, the stale prediction {distance} away"
-        case Attribution.NEITHER:
-            words = f"{error}, and {render_figure(numbers.stale_error)} from the stale prediction"
-        case Attribution.UNDECIDED:
-            words = f"{error}, the stale prediction {render_figure(numbers.distance)} away from the intended"
-    return words + rows if numbers.rows else words
-
-
-def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
-    """Such as `105 outputs stale, relative error 0.3 to 1.2e+04; 1 undecided`, the commonest first."""
-    found: dict[str, list[float]] = {}
-    for numbers in outputs.values():
-        cannot_tell = numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
-        word = "the same right or stale" if cannot_tell else numbers.attribution.value
-        found.setdefault(word, []).append(numbers.error)
-    phrases: list[str] = []
-    for word, errors in sorted(found.items(), key=lambda item: -len(item[1])):
-        finite = [error for error in errors if isfinite(error)]
-        low, high = (render_figure(min(finite)), render_figure(max(finite))) if finite else ("", "")
-        span = f", relative error {low if low == high else f'{low} to {high}'}" if finite else ""
-        noun = count_of(len(errors), "output") if not phrases else str(len(errors))
-        phrases.append(f"{noun} {word}{span}")
-    return "; ".join(phrases)
-
-
-def render_device_numbers(output: DeviceOutput) -> str:
-    """Such as `stale: relative error 1.2e+04`, the worst over the draws."""
-    text = f"{output.attribution.value}: relative error {render_figure(compute_worst(output.errors))}"
-    return f"{text}, {render_figure(output.unsteady)} between two runs" if output.unsteady else text
-
-
-def compute_worst(errors: tuple[float, ...]) -> float:
-    """Returns the largest, NaN when one is; 0 when there is none."""
-    return max(errors, key=lambda error: (isnan(error), error), default=0.0)
-
-
+_LEAVE_UNDEFINED = frozenset(rule.id for rule in RULES if rule.leaves_undefined)
 _RACES = list_ids(RuleKind.RACE)
 _TRIED_IN_PLACE = list_ids(RuleKind.TRIED_IN_PLACE)
 _SHARED_BYTES = list_ids(RuleKind.SHARED_BYTES)
@@ -120,7 +65,7 @@ _WRONG_READS = list_ids(RuleKind.EARLY_READ, RuleKind.COPY_READ, RuleKind.LATE_R
 
 
 _ROUNDING = 0.25
-"""Of a tolerance: what roundings that do not all go one way stay below."""
+"""Share of a tolerance below which roundings stay that do not all go one way."""
 
 
 class Agreement(StrEnum):
@@ -134,11 +79,11 @@ class Agreement(StrEnum):
 def compute_agreement(
     verdict: Verdict, attribution: Attribution, *, can_tell: bool = True, in_program_order: bool = True
 ) -> Agreement:
-    """Returns the agreement by the table above.
+    """Returns the agreement by the table of this module.
 
-    can_tell: whether the intended and the stale numbers are further apart than rounding, and the arguments reach what
-    would make them differ. in_program_order: whether the
-    numbers equal those of program order, so that lossy ones are so against the reference only.
+    can_tell: whether the intended and the stale numbers differ by more than rounding, and the arguments reach the read that
+    makes them differ. in_program_order: whether the numbers equal those of program order; lossy ones then differ from the
+    reference alone.
     """
     match verdict:
         case Verdict.UNKNOWN:
@@ -160,9 +105,9 @@ def compute_agreement(
 def compute_replay_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Output name to what its replay says to its verdict; empty when nothing was replayed.
+    """Returns output name to how its replay compares with its verdict; empty without a replay.
 
-    It says nothing where a finding explains why the two differ.
+    The replay says nothing where a finding explains why the two differ.
     """
     if replay is None or replay.state is not ReplayState.DONE:
         return {}
@@ -194,22 +139,25 @@ def _compare_with_replay(
 
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
-    """Returns the names of the outputs of which every finding has an instruction that the replay's arguments do not
-    reach, or that no number shows, of those that only decisions make wrong, and of those that get one of two values."""
+    """Returns the names of the outputs that may have right numbers although they are wrong.
+
+    These are the outputs all of whose findings name an instruction that the arguments do not reach or whose value no number
+    shows, those that decisions alone make wrong, and those that depend on bytes in which XLA keeps two values.
+    """
     decided = frozenset(name for finding in findings for name in finding.decided) | _find_shared(findings)
     if replay is None or not replay.unreached:
         return decided
     unreached = frozenset(replay.unreached)
-    told: dict[str, bool] = {}
+    reached: dict[str, bool] = {}
     for finding in findings:
         is_reached = unreached.isdisjoint(finding.instructions)
         for name in finding.outputs:
-            told[name] = told.get(name, False) or is_reached
-    return decided | {name for name, is_reached in told.items() if not is_reached}
+            reached[name] = reached.get(name, False) or is_reached
+    return decided | {name for name, is_reached in reached.items() if not is_reached}
 
 
 def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Finding, ...]:
-    """Makes errors of the warnings about reads that only decide something, where numbers show that they decide wrongly."""
+    """Returns the findings; a warning about a read that only decides something is an error where numbers show a wrong decision."""
     if replay is None or replay.state is not ReplayState.DONE:
         return tuple(findings)
     wrong = {name for name, numbers in replay.outputs.items() if numbers.attribution.is_wrong}
@@ -227,22 +175,36 @@ _SHOWN = "the numbers show that it does"
 
 
 def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that depend on bytes in which XLA has two values: the one that is left there may be
-    the right one."""
+    """Returns the names of the outputs that depend on bytes in which XLA keeps two values."""
     return frozenset(name for finding in findings if finding.rule in _SHARED_BYTES for name in finding.outputs)
 
 
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
-    """Returns the names of the outputs that the device may compute in more than one way: they race, no program defines them
-    (`undefined`), or a kernel of the program is tried out in place."""
+    """Returns the names of the outputs for which a device may compute more than one value.
+
+    They race, no program defines them, or a launcher tries a kernel of the program in place.
+    """
     if any(finding.rule in _TRIED_IN_PLACE for finding in findings):
         return frozenset(device.outputs)
     racing = frozenset(name for finding in findings if finding.rule in _RACES for name in finding.outputs)
     return racing | find_undefined(findings).keys()
 
 
+def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
+    """Returns the outputs whose value no program defines, with the first finding that says so.
+
+    An allowed finding does not count: its author takes the value as it comes.
+    """
+    found: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.rule in _LEAVE_UNDEFINED and finding.suppressed is None:
+            for name in finding.outputs:
+                found.setdefault(name, finding)
+    return found
+
+
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that some of the hidden writes reach wrongly, and not all."""
+    """Returns the names of the outputs that are wrong about some of the hidden writes and not about all."""
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
     for finding in findings:
@@ -255,9 +217,9 @@ def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
 def compute_device_agreements(
     device: DeviceRun | None, unsteady: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
 ) -> dict[str, Agreement]:
-    """Output name to what the device says to the verdict on its own artifact; empty when nothing was run.
+    """Returns output name to how the device's numbers compare with the verdict on its own artifact; empty without a run.
 
-    unsteady: as of `find_unsteady`. unreached: as of `find_unreached`.
+    unsteady: outputs of `find_unsteady`. unreached: outputs of `find_unreached`.
     """
     if device is None:
         return {}
@@ -282,8 +244,8 @@ def compute_device_agreements(
 
 
 def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
-    """Returns the outputs that are right by their schedule and, on a device, not what the reference says, where nobody
-    knows what program order gives."""
+    """Returns the outputs that are right by the schedule and differ from the reference on the device, where program order was
+    not replayed."""
     if device.intended_from == PROGRAM_ORDER:
         return frozenset()
     return frozenset(
@@ -294,7 +256,7 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
 
 
 def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
-    """Returns one line for all outputs on which a verdict and a device can only be held against each other by a replay."""
+    """Returns one line about the outputs whose verdict and device numbers only a replay can compare; empty without any."""
     names = sorted(_find_other_than_reference(device)) if device is not None else []
     if device is None or not names:
         return ()
@@ -312,8 +274,10 @@ def compute_disagreements(
     device: DeviceRun | None,
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
-    """Returns every output about which two of verdict, replay and device say what cannot both be true, and no finding
-    explains it. failed: ids of the rules that failed."""
+    """Returns every contradiction between two of verdict, replay and device that no finding explains.
+
+    failed: ids of the rules that failed.
+    """
     return tuple(
         [
             explain_difference(one, causes)
@@ -326,7 +290,7 @@ def compute_disagreements(
 def list_explained(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
 ) -> tuple[tuple[Disagreement, tuple[str, ...]], ...]:
-    """Returns every difference between two of them that findings explain, and the ids of their rules."""
+    """Returns every contradiction between two of them that findings explain, and the ids of these rules."""
     every = _list_differences(outputs, findings, replay, device, ())
     return tuple([(one, shown) for one, causes in every if (shown := find_shown(causes))])
 
@@ -364,7 +328,7 @@ def _find_differences(
 
 
 def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
-    """Returns the outputs that are called fresh, and that some legal order of the schedule changes, with the change."""
+    """Returns the fresh outputs that another legal order of the schedule changes, with the change."""
     orders = replay.orders if replay is not None else None
     if orders is None:
         return {}
@@ -389,7 +353,7 @@ def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | N
 def contradicts_replay(output: DeviceOutput) -> bool:
     """Returns whether the replay of the device's own artifact differs from the device's results.
 
-    False if the device itself is not steady, or if precision was lost: there replay rounds differently.
+    Returns False if two runs of the device differ, or if precision was lost: the replay rounds differently there.
     """
     if output.replay_error is None or not isfinite(output.replay_error) or output.unsteady > output.tolerance:
         return False
@@ -435,5 +399,5 @@ def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
 
 
 def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
-    """Returns the evidence of the first finding which reaches the output."""
+    """Returns the evidence of the first finding that reaches the output."""
     return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

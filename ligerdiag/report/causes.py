@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from ligerdiag.model.findings import CallPlace, Finding, Severity, SourceLine
 from ligerdiag.model.report import CaseReport
-from ligerdiag.report.expectation import list_counted
+from ligerdiag.report.status import list_counted
 from ligerdiag.rules.registry import RULES, list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.rules.wording import name_outputs, render_at, render_patch

@@ -1,14 +1,15 @@
-"""Why two witnesses may differ about an output, each cause with the evidence for or against it.
+"""Lists what may be the cause where the verdict, the replay and a device contradict each other about an output.
 
-The schedule's verdict takes four parties at their word: JAX, that it handed XLA the program that was traced; XLA, that it
-keeps the values that are alive apart; a kernel, that it does to its operands what its IR and its declaration say, whatever
-the order of its programs and whatever was in memory before; and ligerdiag itself. Rules look for mistakes of the first three
-(`Rule.party`), and their findings decide:
-  (1) A cause is *shown* if an error of such a rule reaches the output, and nobody allows it. The two do not contradict each
-      other then: the finding says why they differ, and the case is judged by it.
-  (2) It is *possible* if such a rule has another finding about the output or one that names none, or has failed.
-  (3) It is *ruled out* if every such rule has looked and found nothing about the output.
-A bug in ligerdiag is possible as long as no cause is shown; if all others are ruled out, nothing else is left.
+The verdict trusts four parties: JAX, that XLA got the program that was traced; XLA, that it keeps live values apart; the
+kernel, that it does to its operands what its IR and its declaration say, whatever the order of its programs and the old
+contents of memory; and ligerdiag itself. Rules look for mistakes of the first three (`Rule.party`), and their findings decide:
+
+- A party is *shown* to be the cause if an error of one of its rules reaches the output and nobody allows that error. The
+  finding then explains the difference, the case is judged by it, and there is no contradiction.
+- A party is a *possible* cause if one of its rules has another finding about the output, has one that names no output, or failed.
+- A party is *ruled out* if all of its rules ran and found nothing about the output.
+
+A bug of ligerdiag is possible as long as nothing is shown; if every other party is ruled out, only that bug is left.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +28,7 @@ SOMETHING_LEFT = "trust neither for this output: one of the causes that are left
 
 
 class CauseStanding(StrEnum):
-    """How a cause stands, (1) to (3)."""
+    """What the findings say about a possible cause; the module defines the three."""
 
     SHOWN = "shown"
     POSSIBLE = "possible"
@@ -36,25 +37,25 @@ class CauseStanding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PossibleCause:
-    """One party that may be the reason."""
+    """One party that may have caused the difference."""
 
     party: Party
     standing: CauseStanding
     evidence: str
-    """A phrase, for it or against it."""
+    """A phrase for or against it."""
     rules: tuple[str, ...] = ()
     """Ids of the rules that show it."""
 
     @property
     def line(self) -> tuple[str, str]:
-        """Label and sentence, for the evidence."""
+        """Returns (label, sentence) for the evidence."""
         return self.party.value, f"{self.standing.value}: {self.evidence}"
 
 
 def list_possible_causes(
     output: str, findings: Sequence[Finding], failed: Iterable[str] = ()
 ) -> tuple[PossibleCause, ...]:
-    """Returns the parties in the order of the way from the program to the numbers, ligerdiag last.
+    """Returns the parties in the order in which they handle the program, ligerdiag last.
 
     failed: ids of the rules that failed.
     """
@@ -92,7 +93,7 @@ def _name(ids: Iterable[str], names: dict[str, str]) -> list[str]:
 
 
 def explain_difference(one: Disagreement, causes: Sequence[PossibleCause]) -> Disagreement:
-    """Returns the disagreement with its causes among the evidence, and the help that they leave."""
+    """Returns the disagreement with its causes as evidence, and with the help that fits them."""
     left = [
         cause for cause in causes if cause.party is not Party.OURS and cause.standing is not CauseStanding.RULED_OUT
     ]
@@ -108,7 +109,7 @@ def find_shown(causes: Iterable[PossibleCause]) -> tuple[str, ...]:
 def note_differences(
     findings: Sequence[Finding], explained: Sequence[tuple[Disagreement, tuple[str, ...]]]
 ) -> tuple[Finding, ...]:
-    """Adds to the findings that show causes what they explain. explained: differences, and the ids of these rules."""
+    """Returns the findings, with a note on each difference that they explain. explained: differences and ids of rules."""
     noted: list[Finding] = []
     for finding in findings:
         said = [one.message for one, rules in explained if finding.rule in rules and one.output in finding.outputs]

@@ -17,8 +17,7 @@ from ligerdiag.model.findings import Finding, Severity, SourceLine, SuppressionK
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.case_places import Repository, find_case_place
 from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, compute_shared_groups
-from ligerdiag.report.expectation import compute_allowed_outputs, list_allowed
-from ligerdiag.report.status import compute_excuse, list_unexcused
+from ligerdiag.report.status import compute_allowed_outputs, compute_excuse, list_allowed, list_unexcused
 from ligerdiag.report.terminal.case_table import STATUS_WORDS, render_counted
 from ligerdiag.report.terminal.diagnostics import list_troubles
 from ligerdiag.report.terminal.finding_text import (

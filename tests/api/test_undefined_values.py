@@ -11,7 +11,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.findings import Finding, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Status
-from ligerdiag.report.undefined import doubt_outputs
+from ligerdiag.report.status import doubt_outputs
 
 FILES = Path(__file__).parent / "undefined_values"
 

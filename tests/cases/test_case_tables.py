@@ -35,7 +35,7 @@ from cases import (
     unknown_effect,
 )
 from ligerdiag.model.case import Case
-from ligerdiag.report.expectation import parse_expected_rules
+from ligerdiag.report.status import parse_expected_rules
 
 TABLES = {
     accumulated_sum: 8,

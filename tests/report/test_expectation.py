@@ -5,7 +5,7 @@ import pytest
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Severity, Verdict
 from ligerdiag.model.report import Coverage, Status
-from ligerdiag.report.expectation import Expectation, compute_status
+from ligerdiag.report.status import Expectation, compute_status
 from tests.report.samples import make_finding
 
 FRESH, LATENT, UNKNOWN, CLOBBERED, STALE = Verdict

@@ -5,7 +5,7 @@ import pytest
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.report import Coverage, Status
-from ligerdiag.report.expectation import Expectation, compute_status, parse_expected_rules
+from ligerdiag.report.status import Expectation, compute_status, parse_expected_rules
 
 COVERAGE = Coverage(instructions=10, kernels=1, hidden_writes=1)
 

@@ -8,8 +8,9 @@ import pytest
 
 from ligerdiag.model.findings import Attribution, CutLoop, OutputNumbers, ReplayState, SourceLine, Verdict
 from ligerdiag.model.report import Disagreement, Status
-from ligerdiag.report.agreement import compute_disagreements, summarise_numbers
+from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.relative_errors import summarise_numbers
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import (
     AGREEING,

@@ -35,8 +35,8 @@ from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.findings import DeviceRun, Replay
 from ligerdiag.model.jobs import CaseSpec
-from ligerdiag.report.agreement import render_figure
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
+from ligerdiag.report.relative_errors import render_figure
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target
 

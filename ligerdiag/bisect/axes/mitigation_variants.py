@@ -21,7 +21,7 @@ from ligerdiag.bisect.search.trial import Draft, Outcome, Trial
 from ligerdiag.errors import CaseError
 from ligerdiag.model.findings import Attribution, DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Variation
-from ligerdiag.report.agreement import compute_worst
+from ligerdiag.report.relative_errors import compute_worst
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.toolchains.catalogue import Target

@@ -17,9 +17,9 @@ from math import ceil, isfinite, isnan, log10
 from ligerdiag.model.findings import DeviceOutput, OutputNumbers, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import AccessKind, Lane, ScheduleStep, ScheduleView
-from ligerdiag.report.agreement import compute_worst, render_device_numbers, render_error, render_figure
 from ligerdiag.report.html.band_columns import Contents, compute_contents
 from ligerdiag.report.html.environment import Sign, sign_of
+from ligerdiag.report.relative_errors import compute_worst, render_device_numbers, render_error, render_figure
 
 MAX_SLOTS = 3
 MAX_STRIPS = 3

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, Verdict
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import BufferAccess, OutputView, Place, ReadKind, ScheduleView
-from ligerdiag.report.expectation import list_counted
 from ligerdiag.report.html.environment import compute_worst_verdict
 from ligerdiag.report.html.prose import NumbersWord, compute_numbers_words
 from ligerdiag.report.html.subject import Subject, find_subject, list_worst_first
+from ligerdiag.report.status import list_counted
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.text import count_of, join_words

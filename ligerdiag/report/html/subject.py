@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, SourceLine, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import AccessKind, ReadKind, ScheduleView
-from ligerdiag.report.agreement import render_error, summarise_numbers
 from ligerdiag.report.causes import compute_causes
 from ligerdiag.report.html.environment import WRONG_READS, compute_worst_verdict
 from ligerdiag.report.html.prose import Part, compute_parts
+from ligerdiag.report.relative_errors import render_error, summarise_numbers
 from ligerdiag.report.terminal.finding_text import MAX_READS, limit_reads
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind

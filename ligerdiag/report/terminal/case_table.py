@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.report.expectation import compute_allowed_outputs
+from ligerdiag.report.status import compute_allowed_outputs
 from ligerdiag.report.terminal.diagnostics import (
     render_device_word,
     render_output_lines,

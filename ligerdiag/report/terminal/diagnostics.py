@@ -15,13 +15,12 @@ from ligerdiag.report.agreement import (
     Agreement,
     compute_device_agreements,
     compute_replay_agreements,
-    compute_worst,
     contradicts_replay,
     find_unreached,
     find_unsteady,
-    render_figure,
 )
-from ligerdiag.report.expectation import HAZARDOUS, compute_allowed_outputs
+from ligerdiag.report.relative_errors import compute_worst, render_figure
+from ligerdiag.report.status import HAZARDOUS, compute_allowed_outputs
 from ligerdiag.report.terminal.spans import (
     Line,
     Span,

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.report import CaseReport, CheckReport
-from ligerdiag.report.agreement import render_error, summarise_numbers
 from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, list_rules
-from ligerdiag.report.expectation import list_allowed
+from ligerdiag.report.relative_errors import render_error, summarise_numbers
+from ligerdiag.report.status import list_allowed
 from ligerdiag.report.terminal.diagnostics import PAGES, Trouble
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped, severity_style
 from ligerdiag.source_text import compute_near, compute_place, load_source_text

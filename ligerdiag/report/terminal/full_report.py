@@ -10,7 +10,7 @@ from typing import Self, TextIO
 from ligerdiag.model.report import CheckReport, Progress, Status
 from ligerdiag.report.causes import FindingGroup, compute_shared_groups, compute_single_groups
 from ligerdiag.report.comparisons import Bisection, DifferenceReport
-from ligerdiag.report.expectation import list_counted
+from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.case_table import render_table
 from ligerdiag.report.terminal.comparison_tables import render_bisection, render_differences
 from ligerdiag.report.terminal.finding_text import render_allowed, render_group, render_unused

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Attribution, CutLoop, ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
-from ligerdiag.report.agreement import Agreement, compute_replay_agreements, render_figure
+from ligerdiag.report.agreement import Agreement, compute_replay_agreements
+from ligerdiag.report.relative_errors import render_figure
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
 from ligerdiag.text import count_of
 

@@ -5,8 +5,14 @@ from itertools import combinations
 
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import OutputView
-from ligerdiag.report.html.dataflow_drawing import NODE_HEIGHT, NODE_WIDTH, compute_dataflow
-from ligerdiag.report.html.dataflow_graph import MAX_OUTPUTS, EdgeKind, compute_graph
+from ligerdiag.report.html.dataflow_drawing import (
+    MAX_OUTPUTS,
+    NODE_HEIGHT,
+    NODE_WIDTH,
+    EdgeKind,
+    compute_dataflow,
+    compute_graph,
+)
 from tests.report.html.view_samples import make_step, make_view
 
 
