@@ -6,28 +6,29 @@
 | stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where they cannot tell | fresh |
 | unknown | | all | |
 
-A clobbered read sees the wrong bytes, so its numbers may be wrong in any way. Numbers that are lossy against program order
-neither confirm nor contradict a verdict: `replay.runs.rounding.is_overwritten` recognises a sum with one small stale term where
-that term is larger than the roundings. Numbers that equal program order and are lossy only against the case's reference are
-what a right schedule gives.
+A clobbered read sees the wrong bytes, so its numbers may be wrong in any way. Numbers that are lossy against program
+order neither confirm nor contradict a verdict: `replay.runs.rounding.is_overwritten` recognises a sum with one small
+stale term where that term is larger than the roundings. Numbers that equal program order and are lossy only against the
+case's reference are what a right schedule gives.
 
 Right numbers contradict no wrong verdict
 
 - if the intended and the stale numbers are equal up to rounding;
-- if the numbers are right only within the tolerance, and further from the intended ones than roundings explain: a small term of
-  a sum may be stale;
-- if an output misses some of the hidden writes and sees others: the stale prediction, in which no read sees any of them, is
-  not what the schedule computes, and a sign or a maximum may hide the difference;
-- if everything that makes the output wrong lies in branches or loops that the drawn arguments do not enter, is a maximum that
-  a softmax subtracts again, or only decides something, such as a predicate or the bound of a loop;
+- if the numbers are right only within the tolerance, and further from the intended ones than roundings explain: a small
+  term of a sum may be stale;
+- if an output misses some of the hidden writes and sees others: the stale prediction, in which no read sees any of
+  them, is not what the schedule computes, and a sign or a maximum may hide the difference;
+- if everything that makes the output wrong lies in branches or loops that the drawn arguments do not enter, is a
+  maximum that a softmax subtracts again, or only decides something, such as a predicate or the bound of a loop;
 - if the replay cut loops short: a later iteration may be the wrong one;
 - if XLA keeps two values in the same bytes: the one that is left may be the right one.
 
-A device is compared with the verdict on its own artifact and with the replay of that artifact. It contradicts nothing about
-outputs that race or that no program defines, and nothing at all if a launcher tries a kernel on bytes that nobody restores. Where
-nothing was replayed, the device is compared with the case's reference alone; wrong numbers then do not contradict "fresh", because
-the program may differ from its reference in program order already, or on its second draw, after it has overwritten a constant.
-`explain_unknown_order` says so. An output that is fresh has the same numbers in each legal order of its schedule.
+A device is compared with the verdict on its own artifact and with the replay of that artifact. It contradicts nothing
+about outputs that race or that no program defines, and nothing at all if a launcher tries a kernel on bytes that nobody
+restores. Where nothing was replayed, the device is compared with the case's reference alone; wrong numbers then do not
+contradict "fresh", because the program may differ from its reference in program order already, or on its second draw,
+after it has overwritten a constant. `explain_unknown_order` says so. An output that is fresh has the same numbers in
+each legal order of its schedule.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,9 +82,9 @@ def compute_agreement(
 ) -> Agreement:
     """Returns the agreement by the table of this module.
 
-    can_tell: whether the intended and the stale numbers differ by more than rounding, and the arguments reach the read that
-    makes them differ. in_program_order: whether the numbers equal those of program order; lossy ones then differ from the
-    reference alone.
+    can_tell: whether the intended and the stale numbers differ by more than rounding, and the arguments reach the read
+    that makes them differ. in_program_order: whether the numbers equal those of program order; lossy ones then differ
+    from the reference alone.
     """
     match verdict:
         case Verdict.UNKNOWN:
@@ -141,8 +142,8 @@ def _compare_with_replay(
 def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
     """Returns the names of the outputs that may have right numbers although they are wrong.
 
-    These are the outputs all of whose findings name an instruction that the arguments do not reach or whose value no number
-    shows, those that decisions alone make wrong, and those that depend on bytes in which XLA keeps two values.
+    These are the outputs all of whose findings name an instruction that the arguments do not reach or whose value no
+    number shows, those that decisions alone make wrong, and those that depend on bytes in which XLA keeps two values.
     """
     decided = frozenset(name for finding in findings for name in finding.decided) | _find_shared(findings)
     if replay is None or not replay.unreached:
@@ -157,7 +158,8 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
 
 
 def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Finding, ...]:
-    """Returns the findings; a warning about a read that only decides something is an error where numbers show a wrong decision."""
+    """Returns the findings; a warning about a read that only decides something is an error where numbers show a wrong
+    decision."""
     if replay is None or replay.state is not ReplayState.DONE:
         return tuple(findings)
     wrong = {name for name, numbers in replay.outputs.items() if numbers.attribution.is_wrong}
@@ -217,7 +219,8 @@ def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
 def compute_device_agreements(
     device: DeviceRun | None, unsteady: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
 ) -> dict[str, Agreement]:
-    """Returns output name to how the device's numbers compare with the verdict on its own artifact; empty without a run.
+    """Returns output name to how the device's numbers compare with the verdict on its own artifact; empty without a
+    run.
 
     unsteady: outputs of `find_unsteady`. unreached: outputs of `find_unreached`.
     """
@@ -244,8 +247,8 @@ def compute_device_agreements(
 
 
 def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
-    """Returns the outputs that are right by the schedule and differ from the reference on the device, where program order was
-    not replayed."""
+    """Returns the outputs that are right by the schedule and differ from the reference on the device, where program
+    order was not replayed."""
     if device.intended_from == PROGRAM_ORDER:
         return frozenset()
     return frozenset(

@@ -1,16 +1,14 @@
-"""Baselines: schedules that were accepted and recorded, to compare later ones with.
+"""Reads and writes baselines: the accepted schedules of cases, which later ones are compared with.
 
-A file is JSON, sorted and indented so that a version control system shows what changed. It holds no names or ids of
-instructions, no folders, no times.
+The file is JSON, sorted and indented, so that version control shows what changed. It holds no names or ids of
+instructions, no folders and no times.
 
 | key | value |
 |---|---|
-| `format` | version of this form |
-| `ligerdiag` | version that recorded |
-| `toolchains` | name of the toolchain, as the user gives it, to its packages' versions |
-| `cases` | `id`, `target`, `toolchain`, `outputs` (name to verdict) and `writes` |
-
-Each of `writes` is a `Neighbourhood`.
+| `format` | version of this format |
+| `ligerdiag` | version that recorded the file |
+| `toolchains` | name of the toolchain, as the user gives it, to the versions of its packages |
+| `cases` | `id`, `target`, `toolchain`, `outputs` (name to verdict) and `writes` (a `Neighbourhood` each) |
 """
 
 import json
@@ -55,13 +53,13 @@ class Baseline:
     """The contents of a baseline file."""
 
     ligerdiag: str
-    """Version that recorded."""
+    """Version of ligerdiag that recorded it."""
     toolchains: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """Name of the toolchain to its packages' versions when it was recorded."""
+    """Name of the toolchain to the versions of its packages at that time."""
     entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
 
     def join(self, newer: "Baseline") -> "Baseline":
-        """Returns the newer one, with what only the older one has."""
+        """Returns the newer baseline with the entries that only this one has."""
         return Baseline(
             ligerdiag=newer.ligerdiag,
             toolchains={**self.toolchains, **newer.toolchains},
@@ -70,7 +68,7 @@ class Baseline:
 
 
 def load_baseline(path: Path) -> Baseline:
-    """Reads a file. Raises InputError, in one line, when it is not there, too large or no baseline."""
+    """Reads a file. Raises InputError if it is missing, too large or no baseline."""
     if path.exists() and not path.is_file():
         raise InputError(f"expected a file with a baseline but `{path}` is none: record one with --record")
     try:
@@ -89,7 +87,7 @@ def load_baseline(path: Path) -> Baseline:
 
 
 def parse_baseline(text: str) -> Baseline:
-    """Raises FieldError when the text is no baseline of this form."""
+    """Parses the text of a file. Raises FieldError for any other text."""
     top = parse_object(text)
     if read_int(top, "format") != FORMAT:
         raise FieldError(f"expected format {FORMAT} but got {read_int(top, 'format')}, of another ligerdiag")
@@ -100,7 +98,7 @@ def parse_baseline(text: str) -> Baseline:
             case=read_str(fields, "id"), target=read_str(fields, "target"), toolchain=read_str(fields, "toolchain")
         )
         if key in entries:
-            raise FieldError(f"`{key.case}` on {key.target} by {key.toolchain} stands there twice")
+            raise FieldError(f"`{key.case}` on {key.target} by {key.toolchain} is there twice")
         entries[key] = _parse_facts(fields)
     toolchains = read_object(top, "toolchains")
     return Baseline(
@@ -111,7 +109,7 @@ def parse_baseline(text: str) -> Baseline:
 
 
 def render_baseline(baseline: Baseline) -> str:
-    """Returns the file's text: ASCII, with a final newline, the same for the same content."""
+    """Returns the text of the file: ASCII, with a final newline, equal for equal content."""
     top = {
         "format": FORMAT,
         "ligerdiag": baseline.ligerdiag,

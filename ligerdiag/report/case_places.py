@@ -1,4 +1,4 @@
-"""Where a case's file stands: the path by which a code host knows it, and the line that defines the case."""
+"""Finds the file of a case: its path in the repository, as a code host knows it, and the line that defines the case."""
 
 import ast
 import os
@@ -13,22 +13,22 @@ from ligerdiag.model.report import CaseReport
 from ligerdiag.source_text import load_source_lines
 
 WORKSPACE = "GITHUB_WORKSPACE"
-"""Environment variable with the directory that a workflow checked the repository out to."""
+"""Environment variable with the directory of the checkout in a workflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A checkout, and where the run stands in it."""
+    """A checkout, and the working directory of the run."""
 
     root: str
-    """Absolute path of the checkout's directory."""
+    """Absolute path of the checkout."""
     current: str
-    """Absolute path that relative paths start from."""
+    """Absolute path of the working directory, base of relative paths."""
 
     def find(self, file: str) -> str:
-        """Returns the path of `file` below the root, with `/`; empty when it is outside, or no path at all.
+        """Returns the path of `file` below the root, with `/`; empty if it is outside or no path.
 
-        Links are followed only where the path as it is written lies outside.
+        Links are followed only if the path as written is outside.
         """
         path = self.compute_absolute(file)
         if not path:
@@ -42,21 +42,21 @@ class Repository:
             return ""
 
     def compute_absolute(self, file: str) -> str:
-        """Returns the absolute path; empty for what is no path, such as `<string>`."""
+        """Returns the absolute path; empty if `file` is no path, such as `<string>`."""
         if not file or file.startswith("<") or "\0" in file:
             return ""
         return os.path.normpath(os.path.join(self.current, file))
 
 
 def find_repository(environ: Mapping[str, str] = os.environ) -> Repository:
-    """Returns the directory of `GITHUB_WORKSPACE` where that is there, else the working directory."""
+    """Returns the checkout of a workflow if there is one, else the working directory."""
     current = str(Path.cwd())
     workspace = environ.get(WORKSPACE, "")
     return Repository(root=os.path.abspath(workspace) if os.path.isdir(workspace) else current, current=current)
 
 
 def _compute_below(path: str, root: str) -> str:
-    """`path` relative to `root`; empty when it is not below."""
+    """Returns `path` relative to `root`; empty if it is not below."""
     start = root.rstrip(os.sep) + os.sep
     return path.removeprefix(start).replace(os.sep, "/") if path.startswith(start) else ""
 
@@ -70,9 +70,11 @@ def find_case_place(case: CaseReport) -> SourceLine | None:
 
 
 def find_case_line(file: str, case_id: str) -> int:
-    """1-based line of the call `Case(name=...)` with the case's name, else that of `CASE =` or `CASES =`; 0 when not known.
+    """Returns the 1-based line of the call `Case(name=...)` with the name of the case, else that of `CASE =` or `CASES
+    =`.
 
-    Nothing is imported: a name that is computed is not found. file: the user's own, which was given to be checked.
+    Returns 0 if neither is found. Nothing is imported, so a computed name is not found. file: the case file of the
+    user.
     """
     calls, assignment = _index_file(file)
     return calls.get(case_id.partition("[")[0], assignment)
@@ -80,7 +82,7 @@ def find_case_line(file: str, case_id: str) -> int:
 
 @lru_cache(maxsize=64)
 def _index_file(file: str) -> tuple[dict[str, int], int]:
-    """Case name to the line of its first call, and the line of the assignment, 0 without."""
+    """Returns case name to the line of its first call, and the line of the assignment; 0 without one."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,15 +1,16 @@
-"""One finding per cause: joins the findings of one kernel call, at one source line, that goes wrong in one way.
+"""Joins findings that have one cause: those of one kernel call, at one source line, that go wrong in one way.
 
-1. A rule reports one read in one call of one layer. The author made one mistake, at one line: all findings of the same
-   kernel, operand and line of the call that go wrong in the same *way* are one cause, with the readers under it.
-2. Ways: the kernel's write is not seen (LD001, LD002, LD003); it is seen where the original is needed (LD004); the read
-   learns only whether there are special values (a warning of these rules); any other rule is a way of its own. LD006, the
-   root of all, is a note of the first way in which the call goes wrong, and a finding of its own if there is none.
-3. A cause has the id and severity of its worst rule, the first by number; the other rules are notes.
-4. Findings of other rules that say the same about the same line, except for names of instructions and outputs, are one,
-   too.
-5. An allowed finding and one that is not allowed are never one cause.
-6. Each finding belongs to exactly one cause, as one of its `parts`; a cause of one part is that finding itself.
+A rule reports one read in one call of one layer, while the author made one mistake at one line. So all findings with
+the same kernel, operand and line of the call that go wrong in the same way are one cause, with the readers below it.
+The ways: a read misses the kernel's write, or gets it by luck; a read sees the write and needs the original value; a
+read learns only whether there are special values (a warning of the rules about reads); and one way for each other rule.
+The finding of the hidden write itself is a note of the first of these ways, and a cause of its own if the call goes
+wrong in none.
+
+A cause has the id and severity of its worst rule, the first by number; its other rules are notes. Findings of other
+rules that say the same about the same line, except for the names of instructions and outputs, are one cause as well. An
+allowed finding and one that is not allowed are never one cause. Each finding belongs to one cause as one of its
+`parts`; a cause of one part is that finding.
 """
 
 import re
@@ -48,8 +49,8 @@ def compute_causes(
 ) -> tuple[Finding, ...]:
     """Returns the causes in the order of their first findings.
 
-    outputs: the names of all outputs of the program, in order. source_roots: folders below which a call is read, to be
-    quoted as it has to be written.
+    outputs: the names of all outputs of the program, in order. source_roots: folders below which the source of a call
+    is read, so that the remedy can quote it.
     """
     groups: dict[_Key, list[Finding]] = {}
     for finding in findings:
@@ -59,18 +60,18 @@ def compute_causes(
 
 
 def list_rules(cause: Finding) -> tuple[str, ...]:
-    """Ids of all rules behind the cause, its own first."""
+    """Returns the ids of all rules of the cause, its own first."""
     return tuple(dict.fromkeys((cause.rule, *(part.rule for part in cause.parts))))
 
 
 def list_calls(cause: Finding) -> tuple[CallPlace, ...]:
-    """Returns the calls that one line makes, once each."""
+    """Returns the kernel calls of the cause, each once."""
     calls = [part.call for part in (cause.parts or (cause,)) if part.call is not None]
     return tuple({call.number: call for call in calls}.values())
 
 
 def list_reads(cause: Finding) -> Mapping[tuple[SourceLine | None, bool], tuple[Finding, ...]]:
-    """(Line, whether in its backward pass) to the findings about a read there."""
+    """Returns (line, whether in its backward pass) to the findings about a read there."""
     found: dict[tuple[SourceLine | None, bool], tuple[Finding, ...]] = {}
     for part in cause.parts or (cause,):
         if part.reader is not None:
@@ -101,7 +102,7 @@ def _find_way(finding: Finding) -> str:
 
 
 def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
-    """Puts LD006 under the first way in which its call goes wrong."""
+    """Moves findings of hidden writes to the first way in which their call goes wrong."""
     for key in [key for key in groups if key[0] == _ROOT]:
         for way in (_MISSED, _SEEN):
             other = (way, *key[1:])
@@ -131,14 +132,14 @@ def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Seq
 
 
 def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
-    """For the rules whose remedy is to declare the write."""
+    """Returns the call as it has to be written, for rules whose remedy is to declare the write; else empty."""
     if head.call is None or head.operand is None or (head.rule not in _WAYS and head.rule != _ROOT):
         return ""
     return render_patch(head.call, kernel=head.kernel, operand=head.operand, source_roots=source_roots)
 
 
 def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], outputs: Sequence[str]) -> str:
-    """Returns the message of the only finding, with its outputs counted where they are many; else one for all."""
+    """Returns the message of the only finding, with many outputs counted; of several findings, one message for all."""
     named = describe_names(names, outputs)
     way = _WAYS.get(head.rule)
     if len(leading) == 1 or way is None or not names:
@@ -160,7 +161,8 @@ def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], o
 def _collect_evidence(
     cause: Finding, leading: Sequence[Finding], outputs: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Outputs, calls, the first write, a line for each line that reads, notes of the other rules, and the rest."""
+    """Returns outputs, calls, the first write, each line that reads, the remaining evidence, and notes of the other
+    rules."""
     calls = list_calls(cause)
     kept = [pair for pair in cause.evidence if pair[0] == "outputs"]
     if len(calls) > 1:
@@ -183,7 +185,7 @@ def _collect_evidence(
 
 
 def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
-    """`17, in 8 layers: train.py:41 in block (8), …`."""
+    """Returns such as `17, in 8 layers, from train.py:41 (8), …`."""
     chains: dict[tuple[SourceLine, ...], int] = {}
     for call in calls:
         chains[call.callers] = chains.get(call.callers, 0) + 1
@@ -200,7 +202,7 @@ def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
 
 
 def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns one line for each other rule: its own sentence where it speaks once, else how often it does."""
+    """Returns one line for each other rule: the message of its only finding, or the number of its findings."""
     notes: list[tuple[str, str]] = []
     for rule in list_rules(cause)[1:]:
         said = [part for part in cause.parts if part.rule == rule]
@@ -218,14 +220,14 @@ def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingGroup:
-    """A cause (see `causes`) and the cases it was met in; its evidence is that of the first."""
+    """A cause and the cases that have it; the evidence is that of the first case."""
 
     finding: Finding
     cases: tuple[CaseReport, ...]
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Causes of all these cases, one group for each rule, message and source line."""
+    """Returns the causes of all these cases, one group for each rule, message and source line."""
     members: dict[tuple[object, ...], list[CaseReport]] = {}
     first: dict[tuple[object, ...], Finding] = {}
     for case in cases:
@@ -240,7 +242,7 @@ def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns every cause of every case by itself, in the cases' order."""
+    """Returns a group for every cause of every case, in the order of the cases."""
     return tuple(
         group
         for case in cases
@@ -254,7 +256,7 @@ def list_causes(case: CaseReport) -> tuple[Finding, ...]:
 
 
 def compute_places(cases: Sequence[CaseReport], several_targets: bool) -> tuple[str, ...]:
-    """Each case once, with its targets where the run has several: `id`, or `id (a100, h100)`."""
+    """Returns each case once, with its targets where the run has several: `id`, or `id (a100, h100)`."""
     targets: dict[str, list[str]] = {}
     for case in cases:
         targets.setdefault(case.id, []).append(case.target)

@@ -1,4 +1,4 @@
-"""What `bisect` and `diff` found out, as plain data: the only thing that a renderer sees."""
+"""Results of `bisect` and `diff`, which compare several compiles of one program, as plain data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
 
 
 class Axis(StrEnum):
-    """The property of a compile that is varied."""
+    """The property of a compile that `bisect` varies."""
 
     MITIGATION = "mitigation"
-    """The cures, beside each other, with what each costs."""
+    """The measures against a hidden write, with the cost of each."""
     EDGES = "edges"
-    """Ties: the readers that a trivial operation has to tie to the kernel."""
+    """The readers that a trivial operation has to tie to the kernel."""
     PASSES = "passes"
-    """After which pass of XLA an output is no longer right."""
+    """The pass of XLA that makes an output wrong."""
     FLAGS = "flags"
-    """XLA's own flags."""
+    """XLA's flags."""
     TARGETS = "targets"
-    """The GPU that is compiled for."""
+    """The GPU that XLA compiles for."""
     TOOLCHAINS = "toolchains"
     """The versions of JAX and Triton."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectionRow:
-    """One trial."""
+    """One trial: one way to compile the case, and what became of its outputs."""
 
     label: str
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order."""
     cells: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Column title to text, of the columns between label and outputs."""
+    """Column title to text, for the columns between label and outputs."""
     word: str = ""
     """`right`, `latent`, `wrong` or `unknown`; see `Outcome.word`."""
     error: str = ""
-    """One line, when it could not be compiled or judged."""
+    """One line, if the trial could not be compiled or judged."""
     replay: str = ""
     """How the numbers compare with the verdicts: `agrees`, `DISAGREES`, or why there are none."""
     evidence: tuple[tuple[str, str], ...] = ()
@@ -51,7 +51,7 @@ class BisectionRow:
     artifact: str = ""
     """Directory of the artifact."""
     is_answer: bool = False
-    """It is what was looked for, and not only what shows it."""
+    """The row is an answer, and not only evidence for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,25 +60,25 @@ class Bisection:
 
     case_id: str
     target: str
-    """Empty where it is what is varied."""
+    """Empty where the axis varies it."""
     toolchain: str
-    """The same."""
+    """Empty where the axis varies it."""
     axis: Axis
     columns: tuple[str, ...] = ()
-    """Titles of the rows' cells, in the order shown."""
+    """Titles of the cells of the rows, in order."""
     rows: tuple[BisectionRow, ...] = ()
     answers: tuple[str, ...] = ()
     """A sentence for each answer."""
     notes: tuple[str, ...] = ()
-    """What was not looked at, and how the result was read."""
+    """What was not tried, and how to read the result."""
     trials: int = 0
-    """Number of trials that were requested."""
+    """Number of trials."""
     compiled: int = 0
-    """Number of them that were in no cache."""
+    """Number of trials that were in no cache."""
     seconds: float = 0.0
-    """Wall time."""
+    """Wall time, in seconds."""
     interrupted: bool = False
-    """It was ended before everything was looked at; the rest is what was known until then."""
+    """The search was ended early; the rest is what was known by then."""
     ended_by: Ending = Ending.INTERRUPT
     """The event that ended it, if it was interrupted."""
     is_unsettled: bool = False
@@ -90,7 +90,7 @@ class ComparedSide:
     """One of the two compiles."""
 
     label: str
-    """The label that tells it from the other side: a target, a toolchain, a path."""
+    """What distinguishes it from the other side: a target, a toolchain, a path."""
     report: CaseReport
 
 
@@ -102,10 +102,10 @@ class Difference:
     first: ComparedSide
     second: ComparedSide
     verdicts: tuple[tuple[str, Verdict | None, Verdict | None], ...] = ()
-    """(output, verdict on each side), the first side's in its order, then those that the second alone has."""
+    """(output, verdict on each side): outputs of the first side in its order, then those of the second alone."""
     writes: "tuple[NeighbourhoodPair, ...]" = ()
     changes: "tuple[Drift, ...]" = ()
-    """Of verdicts, then those of every write."""
+    """Changes of verdicts, then those of every write."""
 
     @property
     def differs(self) -> bool:
@@ -119,9 +119,9 @@ class Difference:
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Returns what is unknown about a side, one line each."""
+        """Returns one line for each write whose place is unknown on a side."""
         return tuple(
-            f"{side.label}: where {one.title} is written could not be told"
+            f"{side.label}: the time at which {one.title} is written is unknown"
             for side in self.sides
             for one in side.report.neighbourhoods
             if one.fate is Fate.UNPLACED
@@ -129,25 +129,25 @@ class Difference:
 
     @property
     def sides(self) -> tuple[ComparedSide, ComparedSide]:
-        """Both."""
+        """Returns both sides."""
         return self.first, self.second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceReport:
-    """A whole run."""
+    """A whole run of `diff`."""
 
     differences: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
-    """Wall time."""
+    """Wall time, in seconds."""
     interrupted: bool = False
-    """Ctrl-C came first; `differences` holds those of which both sides were done."""
+    """Ctrl-C ended the run; `differences` holds those of which both sides were done."""
 
 
 def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> Difference:
     """Returns the differences between the two, in both directions."""
-    from ligerdiag.analysis.explain.drift import compare_schedules  # the analysis, which no help needs
+    from ligerdiag.analysis.explain.drift import compare_schedules  # imports the analysis, which `--help` does not need
 
     if first.report.error or second.report.error:
         return Difference(name=name, first=first, second=second)

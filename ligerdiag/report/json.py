@@ -1,5 +1,5 @@
-"""Reports, bisections and differences as JSON for programs: schema.json beside this file is their contract, docs/json.md
-their description.
+"""Renders reports, bisections and differences as JSON; schema.json beside this file is their contract, docs/json.md
+describes it.
 """
 
 import json
@@ -19,7 +19,7 @@ from ligerdiag.report.comparisons import Bisection, BisectionRow, ComparedSide, 
 
 
 def make_plain(record: object) -> Any:
-    """Returns the record as JSON, by its fields and in their order; a number that is not finite is null."""
+    """Returns the fields of the record as JSON, in their order; a number that is not finite is null."""
     return _drop_infinities(encode_record(record))
 
 
@@ -42,7 +42,7 @@ def label_evidence(evidence: Sequence[tuple[str, str]]) -> list[JsonObject]:
 
 
 def render_place(source: SourceLine | None) -> JsonObject | None:
-    """Returns the line as an object; its number is null where it is not known."""
+    """Returns the line as an object; an unknown line number is null."""
     return None if source is None else {**make_plain(source), "line": source.line or None}
 
 
@@ -69,7 +69,7 @@ FOR_RULES = frozenset(
         "is_later",
     }
 )
-"""Fields of a launch that its findings say in words; the JSON has them there alone."""
+"""Fields of a launch that JSON leaves out, because the findings say them in words."""
 
 
 def _launch(launch: LaunchNumbers) -> JsonObject:
@@ -94,7 +94,7 @@ def _launch(launch: LaunchNumbers) -> JsonObject:
 def render_json(report: CheckReport, *, exit_code: int | None = None, version: str = "") -> str:
     """Returns the whole report as one JSON object, ASCII only, with a final newline.
 
-    exit_code: what the process will exit with, when a process asks. version: ligerdiag's own.
+    exit_code: of the process, None outside of one. version: of ligerdiag, by default the installed one.
     """
     top: JsonObject = {
         "schema": SCHEMA_VERSION,
@@ -114,12 +114,12 @@ def render_json(report: CheckReport, *, exit_code: int | None = None, version: s
 
 
 def load_schema() -> JsonObject:
-    """Returns the JSON Schema (draft 2020-12) that every output of `render_json` meets."""
+    """Returns the JSON Schema (draft 2020-12) of every output of this module."""
     return json.loads(resources.files("ligerdiag.report").joinpath("schema.json").read_text(encoding="utf-8"))
 
 
 def compute_version() -> str:
-    """Version of the ligerdiag that runs."""
+    """Returns the version of the installed ligerdiag; `unknown` if it is not installed."""
     from importlib import metadata
 
     try:

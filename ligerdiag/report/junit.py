@@ -1,16 +1,17 @@
-"""The report as JUnit XML, in the form that pytest writes by default (xunit2): a suite a target, a test a case.
+"""Renders the report as JUnit XML in the form that pytest writes by default (xunit2): one suite a target, one test a
+case.
 
 | status | result |
 |---|---|
-| as expected, allowed, clean, findings that do not fail the run | passes; the findings stand in `system-out` |
+| as expected, allowed, clean, findings that do not fail the run | passes, with the findings in `system-out` |
 | unexpected, findings that fail the run | failure |
 | could not analyse, disagreement, a replay or device run that died | error |
-| inconclusive | failure where the run is strict, else skipped with the reasons: never a pass |
+| inconclusive | failure if the run is strict, else skipped with the reasons: never a pass |
 | nothing to check | skipped |
-| not checked, as the run was ended before | skipped; the run's own test is an error |
+| not checked, because the run was ended before | skipped; the test of the run itself is an error |
 
-Suppressions that are not used, and a run that was cut short, are tests of a suite `ligerdiag`: a run whose file has no
-failures and no errors ends with 0, or with 5 when everything is skipped.
+Unused suppressions and an early end of the run are tests of a suite `ligerdiag`. A run whose file has no failures and
+no errors ends with exit code 0, or with 5 if everything is skipped.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,8 +38,7 @@ _ERRORS = frozenset({TroubleKind.NOT_ANALYSED, TroubleKind.DISAGREEMENT, Trouble
 def render_junit(
     report: CheckReport, *, repository: Repository, fails: Callable[[CaseReport], bool], strict: bool = False
 ) -> str:
-    """Returns the XML with its declaration. fails: whether a case fails the run by its findings, verdicts or
-    expectation."""
+    """Returns the XML with its declaration. fails: whether findings, verdicts or expectation of a case fail the run."""
     tree = JUnitXml(SUITE)
     for target in dict.fromkeys((*report.targets, *(case.target for case in report.cases))):
         suite = TestSuite(compute_printable(f"{SUITE} {target}"))
@@ -63,7 +63,7 @@ def render_junit(
 
 
 def _render_tree(tree: JUnitXml) -> str:
-    """The root has no `skipped` in the schema that pytest's own tests hold its output to."""
+    """Returns the text; the root has no `skipped`, which the schema of pytest's own tests does not have."""
     root = ElementTree.fromstring(cast(bytes, tree.tostring()))
     root.attrib.pop("skipped", None)
     ElementTree.indent(root)
@@ -85,8 +85,7 @@ def _render_case(case: CaseReport, repository: Repository, *, is_failure: bool, 
 
 
 def _compute_class_name(case: CaseReport, repository: Repository) -> str:
-    """Returns the class name in pytest's form: the path of the case's file with dots; the case's name if no file is
-    known."""
+    """Returns the path of the case's file with dots, as pytest writes it; the case's name if no file is known."""
     file = repository.find(case.source)
     name = file.removesuffix(".py").replace("/", ".") if file else case.id.partition("[")[0]
     return compute_printable(name)
@@ -126,7 +125,7 @@ def _describe_undecided(trouble: Trouble) -> str:
 
 
 def _render_text(case: CaseReport) -> str:
-    """Renders each finding as on the terminal, without colours, and each trouble."""
+    """Renders each finding and each trouble as on the terminal, without colours."""
     lines = [
         line
         for finding in compute_causes(case.findings, tuple(case.outputs), case.source_roots)

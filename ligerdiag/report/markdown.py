@@ -1,12 +1,12 @@
-"""The report for GitHub: as Markdown, for the page of a job or a comment, and as workflow commands.
+"""Renders the report for GitHub: as Markdown for the page of a job or a comment, and as workflow commands.
 
-In Markdown what needs attention comes first, the rest is folded. What stands in the report is code, spans or blocks, so
-that no name in it is markup. Where the text would be longer than a limit, fewer rows and findings are shown, and the page
-says how many are left out.
+In Markdown the cases that need attention come first, and everything else is folded. All text of the report is in code
+spans or code blocks, so that no name in it is markup. Where the page would be longer than a limit, it shows fewer rows
+and findings and says how many it leaves out.
 
-Workflow commands make annotations on the lines concerned. Expected and allowed results are not annotated, only counted. Each
-finding is one annotation, with the cases and targets it was met in; GitHub shows ten of each severity for a step, so the
-weightiest come first.
+Workflow commands make annotations on source lines. Expected and allowed results are counted and not annotated. Each
+finding is one annotation, with all cases and targets that have it. GitHub shows ten of each severity for a step, so the
+most severe come first.
 """
 
 import re
@@ -18,7 +18,7 @@ from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.case_places import Repository, find_case_place
 from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, compute_shared_groups
 from ligerdiag.report.status import compute_allowed_outputs, compute_excuse, list_allowed, list_unexcused
-from ligerdiag.report.terminal.case_table import STATUS_WORDS, render_counted
+from ligerdiag.report.terminal.case_table import STATUS_TEXTS, render_counted
 from ligerdiag.report.terminal.diagnostics import list_troubles
 from ligerdiag.report.terminal.finding_text import (
     render_finding_plain,
@@ -34,7 +34,7 @@ from ligerdiag.text import compute_printable, count_of
 
 
 def render_code(text: str, *, in_table: bool = False) -> str:
-    """`text` as a code span on one line; empty where there is none. in_table: a pipe in it does not end the cell."""
+    """Returns `text` as a code span on one line; empty for an empty text. in_table: a pipe in it does not end the cell."""
     bare = compute_printable(text)
     if not bare.strip():
         return ""
@@ -53,7 +53,7 @@ def render_block(lines: list[str]) -> str:
 
 
 def render_table(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Returns a table of cells that are Markdown already."""
+    """Returns a table; the cells are Markdown."""
     lines = [heading, ("---",) * len(heading), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -64,12 +64,12 @@ def _longest_run(text: str) -> int:
 
 HEADING = "## ligerdiag"
 _CAPS = (None, 500, 100, 20, 3, 0)
-"""Limits on the number of rows and findings, tried one after the other."""
+"""Limits on the number of rows and findings, in the order in which they are tried."""
 _QUIET = frozenset({Status.EXPECTED, Status.ALLOWED, Status.CLEAN, Status.NOTHING})
 
 
 def render_markdown(report: CheckReport, *, exit_code: int, meaning: str = "", limit: int | None = None) -> str:
-    """Returns the page with a final newline. meaning: of the exit code. limit: bytes of UTF-8 that it must fit in."""
+    """Returns the page with a final newline. meaning: of the exit code. limit: most bytes of UTF-8."""
     page = ""
     for cap in _CAPS:
         page = _render_page(report, exit_code, meaning, cap)
@@ -110,7 +110,7 @@ def _render_cases(cases: Sequence[CaseReport], cap: int | None, *, with_reasons:
         (
             render_code(case.id, in_table=True),
             render_code(case.target, in_table=True),
-            STATUS_WORDS[case.status],
+            STATUS_TEXTS[case.status],
             render_code(_describe_outputs(case), in_table=True),
             *((_describe_reasons(case),) if with_reasons else ()),
         )
@@ -124,14 +124,14 @@ def _describe_outputs(case: CaseReport) -> str:
 
 
 def _describe_reasons(case: CaseReport) -> str:
-    """Returns the troubles, and the rules that have findings which count."""
+    """Returns the troubles, and the rules whose findings count."""
     reasons = [trouble.message for trouble in list_troubles(case)]
     rules = ", ".join(dict.fromkeys(finding.rule for finding in list_unexcused(case)))
     return render_code("; ".join((*reasons, *((rules,) if rules else ()))), in_table=True)
 
 
 def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: int | None) -> list[str]:
-    """Returns the findings that count, each once for all the cases it was met in, and the evidence of troubles."""
+    """Returns the findings that count, each once for all cases that have it, and the evidence of troubles."""
     several = len(report.targets) > 1
     groups = compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in watched)
 
@@ -149,7 +149,7 @@ def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: in
 
 
 def _render_excused(report: CheckReport) -> list[str]:
-    """Renders how many findings do not count, so that none is lost."""
+    """Returns how many findings do not count."""
 
     def count(select: Callable[[CaseReport], Sequence[Finding]]) -> int:
         return sum(len(compute_causes(select(case), tuple(case.outputs))) for case in report.cases)
@@ -169,7 +169,7 @@ def _about(report: CheckReport) -> tuple[Line, ...]:
 
 
 def _capped[T](items: list[T], cap: int | None, render: Callable[[list[T]], str]) -> list[str]:
-    """Returns the first items, and how many are not shown."""
+    """Returns the first items, and the number of the others."""
     shown = items if cap is None else items[:cap]
     missing = len(items) - len(shown)
     return [*([render(shown)] if shown else []), *([f"… and {missing} more, not shown here."] if missing else [])]
@@ -193,7 +193,7 @@ _NAMES = {rule.id: rule.name for rule in RULES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """The annotation that GitHub shows beside a line."""
+    """An annotation that GitHub shows beside a line."""
 
     severity: Severity
     title: str
@@ -211,7 +211,7 @@ def render_github(report: CheckReport, *, repository: Repository) -> str:
 
 
 def list_annotations(report: CheckReport) -> Iterator[Annotation]:
-    """Troubles in the order of the cases, findings that count, suppressions that are not used."""
+    """Yields the troubles in the order of the cases, the findings that count, and the unused suppressions."""
     several = len(report.targets) > 1
     for case in report.cases:
         place = find_case_place(case)
@@ -254,7 +254,8 @@ def _render(annotation: Annotation, repository: Repository) -> str:
 
 
 def _escape(text: str) -> str:
-    """Data of a workflow command: https://docs.github.com/actions/reference/workflow-commands-for-github-actions."""
+    """Returns data of a workflow command:
+    https://docs.github.com/actions/reference/workflow-commands-for-github-actions."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

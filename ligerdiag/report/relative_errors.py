@@ -1,4 +1,4 @@
-"""Text for relative errors: how far the numbers of an output are from the intended ones, and what explains that."""
+"""Renders relative errors: the difference between the numbers of an output and the intended ones, and its explanation."""
 
 from collections.abc import Mapping
 from math import isfinite, isnan
@@ -15,12 +15,12 @@ def render_figure(value: float) -> str:
 
 
 def render_numbers(numbers: OutputNumbers) -> str:
-    """Such as `stale: relative error 1.2e+04, equal to the stale prediction`."""
+    """Returns such as `stale: relative error 1.2e+04, equal to the stale prediction`."""
     return f"{numbers.attribution.value}: {render_error(numbers)}"
 
 
 def render_error(numbers: OutputNumbers) -> str:
-    """Such as `relative error 1.2e+04, equal to the stale prediction`."""
+    """Returns such as `relative error 1.2e+04, equal to the stale prediction`."""
     error = f"relative error {render_figure(numbers.error)}"
     rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
     match numbers.attribution:
@@ -39,7 +39,7 @@ def render_error(numbers: OutputNumbers) -> str:
 
 
 def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
-    """Such as `105 outputs stale, relative error 0.3 to 1.2e+04; 1 undecided`, the commonest first."""
+    """Returns such as `105 outputs stale, relative error 0.3 to 1.2e+04; 1 undecided`, the most frequent first."""
     found: dict[str, list[float]] = {}
     for numbers in outputs.values():
         cannot_tell = numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
@@ -56,11 +56,11 @@ def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
 
 
 def render_device_numbers(output: DeviceOutput) -> str:
-    """Such as `stale: relative error 1.2e+04`, the worst over the draws."""
+    """Returns such as `stale: relative error 1.2e+04`, the worst over the draws."""
     text = f"{output.attribution.value}: relative error {render_figure(compute_worst(output.errors))}"
     return f"{text}, {render_figure(output.unsteady)} between two runs" if output.unsteady else text
 
 
 def compute_worst(errors: tuple[float, ...]) -> float:
-    """Returns the largest, NaN when one is; 0 when there is none."""
+    """Returns the largest error, or NaN if one of them is; 0 without any."""
     return max(errors, key=lambda error: (isnan(error), error), default=0.0)

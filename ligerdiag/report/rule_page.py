@@ -1,6 +1,7 @@
-"""A rule's page: Markdown for docs/rules/, the same words for `ligerdiag explain`.
+"""Renders the page of a rule: Markdown for docs/rules/, and the same text for `ligerdiag explain`.
 
-`python -m ligerdiag.report.rule_page docs/rules` writes the pages; `--check` says which are stale and exits with 1.
+`python -m ligerdiag.report.rule_page docs/rules` writes the pages; with `--check` it names the stale ones and exits
+with 1.
 """
 
 import sys
@@ -12,7 +13,8 @@ from ligerdiag.rules.rule import Example, Reproduction, Rule
 
 
 def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], Mapping[str, str]]) -> int:
-    """`DIRECTORY [--check]`: writes the pages, or names the stale ones; returns 0, 1 when stale, 2 for wrong usage."""
+    """Runs `DIRECTORY [--check]`: writes the pages, or names stale ones. Returns 0, 1 if one is stale, 2 for wrong
+    usage."""
     names = [argument for argument in arguments if not argument.startswith("-")]
     if len(names) != 1 or not {a for a in arguments if a.startswith("-")} <= {"--check"}:
         sys.stderr.write(f"usage: {usage}\n")
@@ -28,14 +30,13 @@ def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], 
 
 
 def find_stale_pages(directory: Path, pages: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the names of pages that are missing, differ, or are there without a source (only Markdown files
-    count)."""
+    """Returns the names of Markdown files that are missing, differ, or have no source any more."""
     there = {path.name: path.read_text(encoding="utf-8") for path in sorted(directory.glob("*.md"))}
     return tuple(sorted(name for name in {*there, *pages} if there.get(name) != pages.get(name)))
 
 
 def write_pages(directory: Path, pages: Mapping[str, str]) -> None:
-    """Makes the directory's Markdown files exactly these pages."""
+    """Writes these pages, and removes all other Markdown files of the directory."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in find_stale_pages(directory, pages):
         if name in pages:
@@ -49,7 +50,7 @@ USAGE = "python -m ligerdiag.report.rule_page DIRECTORY [--check]"
 
 
 def compute_page_name(rule: Rule) -> str:
-    """`ld001-stale-read.md`."""
+    """Returns such as `ld001-stale-read.md`."""
     return f"{rule.id.lower()}-{rule.name}.md"
 
 
@@ -75,7 +76,7 @@ def render_rule_markdown(rule: Rule) -> str:
 
 
 def render_rule_text(rule: Rule, width: int = 100) -> str:
-    """Returns the same for a terminal, without Markdown's marks; prose is filled to `width` columns, code and lists are
+    """Returns the page for a terminal, without Markdown's marks; prose is filled to `width` columns, code and lists are
     not."""
     parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{_flow(rule.summary)}"]
     for heading, text in _sections(rule):
@@ -96,7 +97,7 @@ def render_rule_text(rule: Rule, width: int = 100) -> str:
 
 
 def render_index(rules: Sequence[Rule]) -> str:
-    """docs/rules/README.md: every rule, its severity and its line."""
+    """Returns docs/rules/README.md: every rule with its severity and its summary."""
     rows = [f"| [{r.id} {r.name}]({compute_page_name(r)}) | {r.severity.value} | {_flow(r.summary)} |" for r in rules]
     head = [
         "# Rules",
@@ -110,7 +111,7 @@ def render_index(rules: Sequence[Rule]) -> str:
 
 
 def render_pages(rules: Sequence[Rule]) -> Mapping[str, str]:
-    """File name to text, of the index and of every rule's page."""
+    """Returns file name to text, for the index and the page of every rule."""
     return {"README.md": render_index(rules), **{compute_page_name(rule): render_rule_markdown(rule) for rule in rules}}
 
 
@@ -149,7 +150,7 @@ def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
 
 
 def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
-    """(title, code) of the example's file, and before it as it was when its baseline was recorded."""
+    """Returns (title, code) of the example's file, preceded by the file that its baseline was recorded from."""
     if not example.recorded:
         return (("", example.code),)
     return ("When the baseline was recorded", example.recorded), ("When it is checked", example.code)

@@ -1,14 +1,14 @@
-"""The report as SARIF 2.1.0, for code hosts and editors: one result for each cause and trouble of each case on each
-target.
+"""Renders the report as SARIF 2.1.0 for code hosts and editors: one result for each cause and trouble of each case on
+each target.
 
-1. A result that does not count, because it is allowed or the case expects it, has a suppression with its reason; all
-   others say that they have none, for a run has to say it of all its results or of none.
-2. A result has a fingerprint `ligerdiag/v1` of the parts that stay the same when the code around it moves and XLA
-   renumbers its instructions: rule, kernel, operand, case, target, source file and function. Of equal ones in a case
-   the second ends with `:2`, and so on.
-3. A place is found for every result (`sarif_places.find_place`): code hosts reject a file in which one has none.
-4. No text is a link that a name made: SARIF has `[words](target)` for one in any message, and a viewer that knows nothing of
-   SARIF's escapes shows them. So brackets and parentheses that would make one are set apart.
+A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All
+others say that they have none: SARIF wants that of all results of a run or of none. Each result has a fingerprint
+`ligerdiag/v1`, made of the parts that stay the same when the code around it moves or XLA renumbers its instructions:
+rule, kernel, operand, case, target, source file and function. Of equal fingerprints in a case the second ends with
+`:2`, and so on. Every result has a place, because code hosts reject a file in which one has none.
+
+No name can make a link: SARIF turns `[words](target)` into one in any message, also in viewers that ignore its escapes.
+So a space is put between brackets and parentheses that would make one.
 """
 
 import json
@@ -39,20 +39,21 @@ ROOT = "%SRCROOT%"
 
 
 def render_bases(repository: Repository) -> JsonObject:
-    """`originalUriBaseIds`: where `ROOT` is on this machine."""
+    """Returns `originalUriBaseIds`: the folder of `ROOT` on this machine."""
     return {ROOT: {"uri": _render_file_uri(repository.root.rstrip("/") + "/")}}
 
 
 def find_place(case: CaseReport, source: SourceLine | None, repository: Repository) -> SourceLine | None:
-    """Returns the line to point at: the user's, else that of the case, else the file that was analysed; None without
-    any."""
+    """Returns the line to point at: the user's, else that of the case, else the analysed file; None without any of
+    these."""
     if source is not None and repository.compute_absolute(source.file):
         return source
     return find_case_place(case) or (SourceLine(file=case.artifact, line=0) if case.artifact else None)
 
 
 def render_physical(place: SourceLine, repository: Repository) -> JsonObject:
-    """`physicalLocation`: below the root by a relative URI, elsewhere by an absolute one; a region with a known line."""
+    """Returns `physicalLocation`: a URI relative to the root if the file is below it, and a region if the line is
+    known."""
     below = "." if place.file == repository.root else repository.find(place.file)
     location: JsonObject = {
         "artifactLocation": {"uri": _quote(below), "uriBaseId": ROOT}
@@ -65,7 +66,7 @@ def render_physical(place: SourceLine, repository: Repository) -> JsonObject:
 
 
 def render_logical(case: CaseReport, finding: Finding) -> list[JsonObject]:
-    """`logicalLocations`: the kernel, and the instructions of the optimized module."""
+    """Returns `logicalLocations`: the kernel, and the instructions of the optimized module."""
     within = f"{case.id}@{case.target}"
     kernel = [{"name": finding.kernel, "fullyQualifiedName": f"{within}/{finding.kernel}", "kind": "function"}]
     instructions = [
@@ -76,8 +77,8 @@ def render_logical(case: CaseReport, finding: Finding) -> list[JsonObject]:
 
 
 def compute_stable_name(file: str, repository: Repository) -> str:
-    """Returns a file's name that is the same on every machine: its path below the root or below `site-packages`, else
-    its name."""
+    """Returns a name of the file that is equal on every machine: its path below the root or `site-packages`, else its
+    name."""
     below = repository.find(file)
     parts: Sequence[str] = PurePosixPath(below or file).parts
     if "site-packages" in parts:
@@ -102,11 +103,11 @@ _UNUSED_HELP = "take it away, or mend it: docs/suppressions.md"
 
 _FIRST = tuple(kind for kind in TroubleKind if kind is not TroubleKind.NOT_CHECKED)
 RULE_IDS: Sequence[str] = (*(rule.id for rule in RULES), *_FIRST, UNUSED_SUPPRESSION, TroubleKind.NOT_CHECKED)
-"""Ids of everything that a result can be of, a newer one at the end; the position is the result's `ruleIndex`."""
+"""Ids of rules and troubles, newer ones last; the position of an id is the `ruleIndex` of its results."""
 
 
 def render_rules() -> list[JsonObject]:
-    """`tool.driver.rules`, in the order of `RULE_IDS`."""
+    """Returns `tool.driver.rules`, in the order of `RULE_IDS`."""
     return [
         *(_render_rule(rule) for rule in RULES),
         *(_render_trouble_kind(kind) for kind in _FIRST),
@@ -178,7 +179,7 @@ FINGERPRINT = "ligerdiag/v1"
 
 
 def render_results(report: CheckReport, repository: Repository) -> list[JsonObject]:
-    """`results` of the run."""
+    """Returns `results` of the run."""
     results = [result for case in report.cases for result in _render_case(case, repository)]
     return [*results, *(_render_unused(one, repository) for one in report.unused_suppressions)]
 
@@ -226,7 +227,7 @@ def _render_finding(case: CaseReport, finding: Finding, repository: Repository) 
 def _render_related(
     case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository
 ) -> list[JsonObject]:
-    """Returns the kernel's stores, the lines that read, those that called the kernel, and where the case is defined."""
+    """Returns the lines of the kernel's stores, of the readers, of the callers, and of the case."""
     reads = [
         (line, "read in the backward pass of this line" if in_backward else "read here")
         for line, in_backward in list_reads(finding)
@@ -286,7 +287,7 @@ def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> JsonObject:
 
 
 def _render_locations(place: SourceLine | None, logical: list[JsonObject], repository: Repository) -> list[JsonObject]:
-    """Returns one location: without any file it is the repository's root."""
+    """Returns one location; without any file, the root of the repository."""
     physical = render_physical(place or SourceLine(file=repository.root, line=0), repository)
     return [{"physicalLocation": physical, **({"logicalLocations": logical} if logical else {})}]
 
@@ -336,8 +337,8 @@ def render_sarif(
 ) -> str:
     """Renders one run with every finding and trouble, ASCII only, with a final newline.
 
-    exit_code: the exit code of the process, and its meaning in words. successful: the tool could look at everything
-    that was requested, whatever it found. version: ligerdiag's own.
+    exit_code: the exit code of the process, and its meaning. successful: everything could be analysed, whatever was
+    found. version: of ligerdiag.
     """
     driver = {
         "name": "ligerdiag",
@@ -369,7 +370,7 @@ def render_sarif(
 
 
 def _render_notifications(report: CheckReport, repository: Repository) -> list[JsonObject]:
-    """Renders messages about the run itself: cases that could not be looked at, a run that was cut short, notes."""
+    """Returns messages about the run itself: cases that could not be analysed, an early end of the run, notes."""
     notifications = [
         _notify(trouble.kind, Severity.ERROR, f"{case.id} on {case.target}: {trouble.message}", case, repository)
         for case in report.cases
@@ -392,7 +393,7 @@ def _notify(
 
 
 def _cleaned(value: Any) -> Any:
-    """Returns every text without escape sequences and control characters, and without links, (4); its lines stay lines."""
+    """Returns the value with every text free of escape sequences, control characters and links; line breaks stay."""
     match value:
         case str():
             return "\n".join(compute_printable(line) for line in value.split("\n")).replace("](", "] (")

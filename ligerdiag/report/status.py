@@ -1,20 +1,23 @@
 """Concludes a case: joins its verdicts, findings and numbers into one `CaseReport` with one status.
 
-A case may expect something of its verdicts (`fresh`, `hazard`, or a mapping from output name to verdicts) and of the rules that
-have findings. Expectations are strict both ways: an unexpectedly right program is unexpected, and so is one rule more or less.
-An unknown output leaves the case inconclusive unless the mapping allows `unknown`; the decided outputs are still compared, and a
-contradiction there wins. Where the analysis does not cover a part of the program, a case that would be as expected is inconclusive;
-a hazard that was expected and found stays found. Rules that need a replay or a device are not compared where there was none.
+A case may expect something of its verdicts (`fresh`, `hazard`, or a mapping from output name to verdicts) and of the
+rules that have findings. Expectations are strict both ways: an unexpectedly right program is unexpected, and so is one
+rule more or less. An unknown output leaves the case inconclusive unless the mapping allows `unknown`; the decided
+outputs are still compared, and a contradiction there wins. Where the analysis does not cover a part of the program, a
+case that would be as expected is inconclusive; a hazard that was expected and found stays found. Rules that need a
+replay or a device are not compared where there was none.
 
-Without an expectation an error or a wrong output outweighs an unknown one or incomplete coverage, and these outweigh the rest.
+Without an expectation an error or a wrong output outweighs an unknown one or incomplete coverage, and these outweigh
+the rest.
 
-An allowed finding stays in the report and has no weight. It also takes the weight from the verdict of an output, if at least one
-finding of a rule that explains this verdict reaches the output and all such findings are allowed. Nothing allows an unknown
-output, and an allowed finding that explains an unknown verdict leaves the case inconclusive. A device's own artifact has verdicts
-and no findings: its outputs are allowed where they have the verdict that is allowed on the described GPU.
+An allowed finding stays in the report and has no weight. It also takes the weight from the verdict of an output, if at
+least one finding of a rule that explains this verdict reaches the output and all such findings are allowed. Nothing
+allows an unknown output, and an allowed finding that explains an unknown verdict leaves the case inconclusive. A
+device's own artifact has verdicts and no findings: its outputs are allowed where they have the verdict that is allowed
+on the described GPU.
 
-An output that no program defines (`Rule.leaves_undefined`) becomes unknown if it counts as right, and stays wrong otherwise. Its
-finding is the reason, so that such an output alone does not make a case inconclusive.
+An output that no program defines (`Rule.leaves_undefined`) becomes unknown if it counts as right, and stays wrong
+otherwise. Its finding is the reason, so that such an output alone does not make a case inconclusive.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +73,8 @@ def _is_allowed(name: str, verdict: Verdict, findings: Sequence[Finding]) -> boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContradictions:
-    """Differences between the rules that have findings and the expected ones, one line each; empty without a difference."""
+    """Differences between the rules that have findings and the expected ones, one line each; empty without a
+    difference."""
 
     extra: str = ""
     missing: str = ""
@@ -291,7 +295,8 @@ def conclude(
     recorded: ScheduleFacts | None = None,
     source_roots: tuple[str, ...] = (),
 ) -> CaseReport:
-    """Returns the report: verdicts, the findings that numbers confirm or add, contradictions, suppressions and the status.
+    """Returns the report: verdicts, the findings that numbers confirm or add, contradictions, suppressions and the
+    status.
 
     suppressions: None allows nothing. recorded: the case in the baseline. source_roots: as in `CaseReport`.
     """
@@ -337,7 +342,7 @@ def _conclude(
     coverage = replace(inspection.coverage, not_covered=(*added, *open_questions, *inspection.coverage.not_covered))
     if suppressions is not None:
         findings = suppressions.apply(identity.id, findings, source_roots)
-    outputs = make_undefined_unknown(inspection.outputs, findings)
+    outputs = mark_undefined(inspection.outputs, findings)
     allowed = compute_allowed_outputs(outputs, findings)
     failed = [failure.rule for failure in failures]
     disagreements = compute_disagreements(outputs, findings, replay, device, failed)
@@ -381,7 +386,7 @@ def _conclude(
         disagreements=disagreements,
         mismatch=mismatch,
         neighbourhoods=inspection.neighbourhoods,
-        view=make_undefined_unknown_in_view(inspection.view, findings),
+        view=mark_undefined_in_view(inspection.view, findings),
     )
 
 
@@ -391,7 +396,7 @@ def _identify(judged: Judged) -> dict[str, Any]:
     return {**identity, "seconds": judged.seconds, "cached": judged.cached}
 
 
-def make_undefined_unknown(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
+def mark_undefined(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
     """Returns the verdicts; those of outputs that no program defines are unknown instead of right."""
     undefined = find_undefined(findings)
     return {
@@ -400,8 +405,8 @@ def make_undefined_unknown(outputs: Mapping[str, Verdict], findings: Sequence[Fi
     }
 
 
-def make_undefined_unknown_in_view(view: ScheduleView | None, findings: Sequence[Finding]) -> ScheduleView | None:
-    """Returns the view with the verdicts of `make_undefined_unknown`, and the reason in place of a sentence."""
+def mark_undefined_in_view(view: ScheduleView | None, findings: Sequence[Finding]) -> ScheduleView | None:
+    """Returns the view with the verdicts of `mark_undefined`, and the reason in place of a sentence."""
     undefined = find_undefined(findings)
     if view is None or not undefined:
         return view

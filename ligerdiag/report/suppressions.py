@@ -1,25 +1,25 @@
-"""One run's suppressions, from comments and configuration: which findings are allowed, by whom, and what allowed
+"""Finds which findings of a run are allowed, by which comment or entry of the configuration, and which of these allowed
 nothing.
 
-Comments that allow findings: `# ligerdiag: allow LD003 because the reader only logs`.
+A comment such as `# ligerdiag: allow LD003 because the reader only logs` allows findings at its own line or, if it is
+alone on its line, at the next line that is no comment: several comments can precede one line, and a long reason can
+continue in the next comment. Rules are given by id or name, with commas between them; the rest up to the next ` # ` is
+the reason. A comment counts at the line of the kernel call and at that of the reader. Python's own tokenizer finds
+comments, so that a string allows nothing.
 
-1. A comment after code applies to its own line. Alone on its line it applies to the first line below it that is no
-   comment: several can stand above each other, and a long reason can continue in the next comment line.
-2. Rules are given by id or name, several with commas between them; the rest up to the next ` # ` is the reason.
-3. Only a comment by Python's own tokenizer counts: a string that holds the words allows nothing.
-4. The file's name may come from an untrusted artifact: `read_source` decides which files are read. Any other file, or
-   one that is not Python, allows nothing.
+An entry `[[tool.ligerdiag.suppress]]` allows the findings that match all of its filters. In the globs only `*` and `?`
+are special, because ids are full of brackets. A comment takes precedence over an entry; each that matches a finding
+counts as used.
 
-One run's suppressions: which findings are allowed, by which comment or entry, and which of these allowed nothing.
+A suppression is called unused only where the run would have seen its use: all cases that it can be about were in the
+run, each was analysed to the end, and the rule had what it needs (some need a replay or a device). A run without
+selectors sees all cases of the project; one with a file, a folder or a name in a module sees all cases of that; an id
+or a glob chooses some. A run that was interrupted, or that leaves out a target which the project is checked for by
+default, sees nothing in full.
 
-1. A comment comes before an entry of the configuration file; each that matches a finding counts as used. A comment
-   counts at the line of the kernel call, and at that of the reader.
-2. "Unused" is only said where the run would have seen the use: all cases that a comment or an entry can be about were in it
-   (`SeenScope`), each was analysed to the end, and the rule had its say (some need a replay or a device).
-3. Comments are looked for in the files that findings name, below the folders where the user's sources lie, and in the cases'
-   own files. Other files that a case imports are not known here.
-4. A dump cannot allow its own findings: a file that came with what is inspected allows nothing, wherever the user's
-   sources lie.
+Comments are looked for in the files that findings name, below the folders of the user's sources, and in the files of
+the cases; other files that a case imports are not searched. `read_source` decides which files may be read. A file that
+came with the inspected dump allows nothing, so that a dump cannot allow its own findings.
 """
 
 import io
@@ -41,23 +41,23 @@ from ligerdiag.source_text import compute_place, is_below, read_source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One entry; an empty glob is one that is not given."""
+    """One entry of the configuration; an empty glob matches everything."""
 
     rule: str
     """Rule id."""
     reason: str
     case: str = ""
-    """Glob over ids of cases, of `inspect` over ids of modules."""
+    """Glob over ids of cases, or of modules for `inspect`."""
     kernel: str = ""
     """Glob over the kernel's function name."""
     output: str = ""
-    """Glob that every output that the finding reaches has to match; a finding that reaches none does not."""
+    """Glob that every output reached by the finding has to match; a finding that reaches none does not match."""
     source: str = ""
     """Glob over the file of the kernel call or of the reader, relative to `directory` where it is below it."""
     directory: str = ""
     """Absolute path of the configuration file's directory."""
     where: str
-    """For people: which file, which entry."""
+    """File and number of the entry, for messages."""
 
     def concerns(self, case_id: str) -> bool:
         """Returns whether the entry can match a finding of this case."""
@@ -83,8 +83,8 @@ class ConfigEntry:
 
 
 def list_places(finding: Finding) -> tuple[SourceLine, ...]:
-    """Returns the lines that a suppression can name: the finding's own and the reader's; for a backward call that of
-    its forward."""
+    """Returns the lines that a suppression can name: the finding's and the reader's; for a backward call also its
+    forward's."""
     places = [finding.source]
     if finding.reader is not None:
         places.append(finding.reader.line)
@@ -99,14 +99,14 @@ def _matches(glob: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenScope:
-    """By default the run saw everything of nothing, so that nothing is called unused."""
+    """What a run has seen in full: by default nothing, so that no suppression is called unused."""
 
     everything: bool = False
-    """All cases of the project."""
+    """The run had all cases of the project."""
     ids: frozenset[str] = frozenset()
-    """Cases that were in the run."""
+    """Ids of the cases in the run."""
     files: Mapping[str, tuple[CaseReport, ...]] = field(default_factory=dict[str, tuple[CaseReport, ...]])
-    """Files with cases, all of which were in the run, to the reports of these cases."""
+    """Files of which all cases were in the run, with the reports of these cases."""
 
 
 def compute_scope(
@@ -119,7 +119,7 @@ def compute_scope(
 ) -> SeenScope:
     """Returns the scope of a run that was not interrupted.
 
-    directory: what the selectors are relative to. usual_targets: those that the project is checked for by default.
+    directory: base of relative selectors. usual_targets: targets that the project is checked for by default.
     """
     if not set(usual_targets) <= set(targets):
         return SeenScope()
@@ -156,20 +156,20 @@ class AllowComment:
     rules: tuple[str, ...]
     """Ids."""
     unknown: tuple[str, ...]
-    """Words in the place of rules that name no rule."""
+    """Words where a rule is expected that name none."""
     reason: str
-    """Empty where there is none: then nothing is allowed."""
+    """A comment with an empty reason allows nothing."""
 
 
 def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:
-    """Returns the comments of a file, from its top; none where it is not to be read. roots: real paths of the user's
+    """Returns the comments of a file from its top; none if it must not be read. roots: real paths of the user's
     folders."""
     code = read_source(file, roots)
     return () if code is None else parse_comments(code)
 
 
 def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
-    """Returns the comments of Python source, from its top; none where it is no Python."""
+    """Returns the comments of Python source from its top; none if it is no Python."""
     if b"ligerdiag:" not in code:
         return ()
     try:
@@ -192,7 +192,7 @@ def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
 
 
 def _parse_rest(rest: str) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """Ids of rules, what is none, and the reason."""
+    """Returns ids of rules, words that name no rule, and the reason."""
     text = re.split(r"\s#\s", rest, maxsplit=1)[0]
     rules: list[str] = []
     unknown: list[str] = []
@@ -219,7 +219,7 @@ def _find_rule(word: str) -> str:
 
 @dataclass(slots=True)
 class Suppressions:
-    """Holds the entries, the comments read so far, and which of them were used."""
+    """The entries of the configuration and the comments read so far, with those that allowed a finding."""
 
     entries: Sequence[ConfigEntry] = ()
     foreign: Sequence[str] = ()
@@ -231,13 +231,14 @@ class Suppressions:
     """(real path, line of the comment, rule)."""
 
     def apply(self, case_id: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()) -> tuple[Finding, ...]:
-        """Returns the findings of one case, those that are allowed marked. source_roots: real paths of the user's own
-        folders."""
+        """Returns the findings of one case, with the suppression of those that are allowed.
+
+        source_roots: real paths of the user's own folders.
+        """
         return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
 
     def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
-        """Returns what is wrong with the suppressions, as far as the run can tell: comments by file and line, then
-        entries."""
+        """Returns the suppressions that allowed nothing or lack a reason: comments by file and line, then entries."""
         for file in scope.files:
             self._load(file, (os.path.dirname(os.path.realpath(file)),))
         return (
@@ -268,8 +269,8 @@ class Suppressions:
         return found[0] if found else None
 
     def _load(self, file: str, source_roots: Sequence[str]) -> tuple[str, tuple[AllowComment, ...]]:
-        """Returns the file's real path and its comments; each file is read once. None of a file that 3 and 4 leave
-        out."""
+        """Returns the file's real path and its comments; reads each file once, and none that came with the inspected
+        dump."""
         try:
             path = os.path.realpath(file)
         except (OSError, ValueError):
@@ -322,7 +323,7 @@ class Suppressions:
 
 
 def _are_settled(cases: Sequence[CaseReport], rule: str) -> bool:
-    """Returns whether the rule had its chance to fire in each of these cases."""
+    """Returns whether each of these cases was analysed well enough for the rule to find something."""
     return not any(
         case.status is Status.ERROR
         or case.coverage.not_covered

@@ -11,7 +11,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.findings import Finding, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Status
-from ligerdiag.report.status import doubt_outputs
+from ligerdiag.report.status import mark_undefined
 
 FILES = Path(__file__).parent / "undefined_values"
 
@@ -89,10 +89,10 @@ FINDING = Finding(rule="LD025", severity=Severity.ERROR, message="reads", output
 
 def test_only_what_counts_as_right_becomes_unknown_and_only_by_what_is_not_allowed() -> None:
     outputs = {"a": Verdict.FRESH, "b": Verdict.STALE, "c": Verdict.LATENT}
-    assert doubt_outputs(outputs, (FINDING,)) == {**outputs, "a": Verdict.UNKNOWN}
+    assert mark_undefined(outputs, (FINDING,)) == {**outputs, "a": Verdict.UNKNOWN}
     allowed = replace(FINDING, suppressed=Suppression(kind=SuppressionKind.CONFIG, reason="known", where="x:1"))
-    assert doubt_outputs(outputs, (allowed,)) == outputs
-    assert doubt_outputs(outputs, (replace(FINDING, rule="LD020"),)) == outputs
+    assert mark_undefined(outputs, (allowed,)) == outputs
+    assert mark_undefined(outputs, (replace(FINDING, rule="LD020"),)) == outputs
 
 
 SECOND = """\

@@ -23,7 +23,7 @@ SHOWN = [rule for rule in RULES if rule.settled is not Settled.BY_DEVICE]
 """The example of any other rule has no finding without a GPU."""
 
 _FOLDER = re.compile(r"/[^\s`]*/example(_\d+)?\.py")
-_FIGURE = re.compile(r"(?<![\w.%])\d+(\.\d+(e[+-]\d+)?|e[+-]\d+)\b(?!\.)")
+_FIGURE = re.compile(r"(?<![\w.%])(?<!jax-triton )\d+(\.\d+(e[+-]\d+)?|e[+-]\d+)\b(?!\.)")
 
 
 def render_example(case: CaseReport) -> str:

@@ -1,7 +1,8 @@
-"""The report as pages for people: one self-contained file a case, and an index. No network, no framework at run time.
+"""The report as HTML: one self-contained page a case, and an index. Pages load nothing from the network and use no
+framework.
 
-Everything is laid out here, in Python; the templates write it down as HTML and SVG. A page's own script folds, steps,
-sorts and unpacks the module's text; without it everything but the rest of the module can be read.
+Python computes the whole layout; the templates write it as HTML and SVG. The script of a page folds, steps, sorts and
+unpacks the text of the module; without it, everything except the rest of the module can be read.
 """
 
 from ligerdiag.report.html.environment import GENERATOR, INDEX, compute_file_names

@@ -1,8 +1,9 @@
-"""The mutated buffer as a band: contents in time, marks on it, labels; horizontal, and for a narrow page vertical.
+"""Lays out the band of a mutated buffer: its contents over time, marks for accesses and their labels; vertical on a
+narrow page.
 
-1. Every column has the same width, and all labels of a column stay within it.
-2. Reads of the bytes have their labels above the band. Reads of a copy, or of a value computed anew, are marks on lines
-   below it, with their labels at the bottom.
+All columns have the same width, and the labels of a column stay within it. Reads of the bytes have their labels above
+the band. Reads of a copy, or of a value that is computed again, are marks on lines below it, with their labels at the
+bottom.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,26 +15,26 @@ from ligerdiag.report.html.band_columns import Column, Contents
 from ligerdiag.report.html.environment import compute_lines, compute_shortened
 
 WIDTH = 1120
-"""User units, which are pixels on a wide page; more when the columns need it."""
+"""User units, equal to pixels on a wide page; a picture with many columns is wider."""
 MIN_COLUMN = 112
 PADDING = 10
 BAND_HEIGHT = 30
 LINE_HEIGHT = 15
 CODE_WIDTH = 6.7
-"""Pixels of a character of monospace at 11 px, on the wide side."""
+"""Most pixels of a monospace character at 11 px."""
 TEXT_WIDTH = 6.6
-"""The same of the proportional font at 12 px."""
+"""Most pixels of a character of the proportional font at 12 px, on average."""
 _NAME_LINES = 2
 _LOOP_HEIGHT = 20
 _GAP = 14
 """Between labels and band."""
 _LANE_GAP = 30
-"""From the band to the line of the copies, and on to that of the values computed anew."""
+"""Between the band, the line of copies, and the line of values that are computed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of a label."""
+    """One line of a label."""
 
     text: str
     y: float
@@ -43,19 +44,19 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A column on the picture."""
+    """The mark of a column, with its label."""
 
     column: Column
     x: float
     y: float
     leader: tuple[float, float]
-    """From and to, in y: what ties the mark to its label."""
+    """Both ends, in y, of the line from the mark to its label."""
     lines: tuple[Line, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A part of the band, or of a line beside it, with the same contents."""
+    """A part of the band, or of a line beside it, in which the contents stay the same."""
 
     start: float
     end: float
@@ -66,14 +67,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandLane:
-    """A line below the band: values that the kernel does not overwrite."""
+    """A line below the band, for values that the kernel does not overwrite."""
 
     place: Place
     start: float
     end: float
     y: float
     joint: float | None
-    """x at which it is tied to the band: where the two have the same contents."""
+    """x at which a line joins it with the band, because both have the same contents there."""
     text: str
     """The label; empty if there is no room."""
     text_x: float
@@ -90,7 +91,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """The whole picture."""
+    """A whole picture."""
 
     width: float
     height: float
@@ -109,7 +110,7 @@ _LANE_TEXTS = {
 
 
 def compute_band(columns: Sequence[Column], kernel: str) -> Band:
-    """Computes the drawing. kernel: the name of the kernel that overwrites the buffer."""
+    """Returns the picture. kernel: name of the kernel that overwrites the buffer."""
     width = max(WIDTH, 2 * PADDING + MIN_COLUMN * len(columns))
     step = (width - 2 * PADDING) / max(1, len(columns))
     xs = [PADDING + step * (number + 0.5) for number in range(len(columns))]
@@ -155,7 +156,7 @@ def _compute_texts(column: Column, step: float) -> list[tuple[str, str]]:
 
 
 def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float) -> tuple[tuple[BandLane, ...], float]:
-    """Returns the lines, and the y of the lowest thing."""
+    """Returns the lines, and the y of the lowest of them."""
     lanes: list[BandLane] = []
     y = bottom + 20
     step = xs[1] - xs[0] if len(xs) > 1 else WIDTH / 2
@@ -172,7 +173,7 @@ def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float
 
 
 def _place_text(text: str, xs: Sequence[float]) -> tuple[str, float]:
-    """Between two marks, or behind the last one."""
+    """Returns text and x of a label between two marks or after the last one."""
     for start, end in zip(xs, (*xs[1:], float(WIDTH)), strict=True):
         if end - start > TEXT_WIDTH * len(text) + 32:
             return text, start + 16
@@ -206,7 +207,7 @@ def _compute_segments(columns: Sequence[Column], xs: Sequence[float], width: flo
 def _iterate_contents(
     columns: Sequence[Column], places: Sequence[float], start: float, end: float
 ) -> Iterator[tuple[float, float, Contents]]:
-    """Yields start, end and contents of each part of the band. places: of the columns, along it."""
+    """Yields start, end and contents of each part of the band. places: positions of the columns along it."""
     edges = [(start, columns[0].before)]
     for column, place in zip(columns, places, strict=True):
         if column.after is not edges[-1][1]:
@@ -234,12 +235,12 @@ _LANE_STEP = 26
 _LINE_HEIGHT = 15
 _ROW_GAP = 11
 _WHEN_WIDTH = 84
-"""Room for `time 123456` behind the heading."""
+"""Width of `time 123456` after the heading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandRow:
-    """A column of the band, lying."""
+    """A column of the vertical band."""
 
     column: Column
     x: float
@@ -250,7 +251,7 @@ class BandRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A part of the band, from top to bottom."""
+    """A part of the vertical band in which the contents stay the same."""
 
     start: float
     end: float
@@ -259,19 +260,19 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowLane:
-    """A line beside the band."""
+    """A line beside the vertical band."""
 
     place: Place
     x: float
     start: float
     end: float
     joint: float | None
-    """y at which it is tied to the band: where the two have the same contents."""
+    """y at which a line joins it with the band, because both have the same contents there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowBand:
-    """The whole picture."""
+    """A whole picture."""
 
     height: float
     label_x: float
@@ -281,7 +282,7 @@ class NarrowBand:
 
 
 def compute_narrow_band(columns: Sequence[Column]) -> NarrowBand:
-    """`NARROW_WIDTH` wide, as high as it has to be."""
+    """Returns the picture, `NARROW_WIDTH` wide and as high as its columns need."""
     places = [place for place in (Place.COPY, Place.COMPUTED_ANEW) if any(c.place is place for c in columns)]
     lane_x = {place: BAND_X + BAND_WIDTH + _LANE_STEP * (n + 1) - 8 for n, place in enumerate(places)}
     label_x = BAND_X + BAND_WIDTH + _LANE_STEP * len(places) + 16
@@ -324,7 +325,7 @@ def _compute_stretches(rows: Sequence[BandRow], bottom: float) -> tuple[Stretch,
 
 
 def _compute_lane(place: Place, x: float, rows: Sequence[BandRow]) -> NarrowLane:
-    """Up to the last mark."""
+    """Returns the line up to its last mark."""
     own = [row.y for row in rows if row.column.place is place]
     joints = [row.y for row in rows if row.column.after is Contents.OLD]
     joint = joints[0] if joints and joints[0] <= own[-1] else None

@@ -1,7 +1,7 @@
-"""The accesses to one mutated buffer, one column after the other: the order of the schedule, not its distances.
+"""Arranges the accesses to one mutated buffer in columns, in the order of the schedule.
 
-A column is one access, or several reads in a row that are all right in the same way: those need no attention, and a
-kernel's operand may have dozens of them.
+A column is one access, or several consecutive reads that are right in the same way: those need no attention, and the
+operand of a kernel may have dozens of them.
 """
 
 from collections.abc import Sequence
@@ -21,38 +21,38 @@ from ligerdiag.report.html.environment import Sign, sign_of
 from ligerdiag.text import join_words
 
 MAX_COLUMNS = 9
-"""Above that, reads in a row that are right become one column."""
+"""With more accesses, consecutive reads that are right share a column."""
 MAX_OUTPUTS = 3
-"""Names of outputs beside a mark."""
+"""Most names of outputs beside a mark."""
 _RIGHT = (ReadKind.FRESH, ReadKind.ORIGINAL)
 
 
 class Contents(StrEnum):
-    """The contents of the bytes."""
+    """What the bytes hold."""
 
     NOTHING = "nothing"
     OLD = "old"
     NEW = "new"
     UNSURE = "unsure"
-    """The kernel's result or the old contents: it is unknown whether the kernel writes."""
+    """The kernel's result or the old contents, because it is unknown whether the kernel writes."""
     OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One place on the time axis of a band."""
+    """One position on the time axis of a band."""
 
     accesses: tuple[BufferAccess, ...]
-    """Of one kind and place."""
+    """All of the same kind and place."""
     steps: tuple[ScheduleStep, ...]
     sign: Sign
     place: Place
     heading: str
     """Such as `stale read`."""
     outputs: str
-    """Such as `loss, bias`; empty when it reaches none."""
+    """Such as `loss, bias`; empty if it reaches none."""
     name: str
-    """Of the instruction, or how many there are."""
+    """Name of the instruction, or the number of instructions."""
     when: str
     """LogicalTimes."""
     before: Contents
@@ -62,24 +62,24 @@ class Column:
 
     @property
     def step(self) -> int:
-        """Id of the first one."""
+        """Returns the id of the first step."""
         return self.steps[0].id
 
     @property
     def sentence(self) -> str:
-        """Returns the same in words, for readers who cannot see the picture."""
+        """Returns the column as a sentence, for readers who cannot see the picture."""
         where = "" if self.place is Place.SAME_BYTES else f", from {_PLACES[self.place]}"
         reaches = f", reaches {self.outputs}" if self.outputs else ""
         return f"{self.heading}: {self.name} at {self.when}{where}{reaches}"
 
 
-_PLACES = {Place.COPY: "a copy", Place.COMPUTED_ANEW: "a value that it computes anew"}
+_PLACES = {Place.COPY: "a copy", Place.COMPUTED_ANEW: "a value that it computes again"}
 
 
 def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
-    """Returns the columns in the order of the schedule; uses of the bytes before the value was computed are left out.
+    """Returns the columns in the order of the schedule, without uses of the bytes before the value is computed.
 
-    An instruction whose result overwrites the bytes that it reads, reads first.
+    The read of an instruction precedes its write into the same bytes.
     """
     steps = {step.id: step for step in view.steps}
     accesses = [a for a in view.accesses if a.buffer == buffer and a.step in steps]
@@ -100,7 +100,7 @@ def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
 
 
 def count_hidden(columns: Sequence[Column]) -> int:
-    """Reads that share a column with another one."""
+    """Returns the number of reads that share a column."""
     return sum(len(column.accesses) for column in columns if len(column.accesses) > 1)
 
 

@@ -1,4 +1,9 @@
-"""Places for the dataflow's nodes, left to right: layers by longest way, crossings few, long edges round other nodes."""
+"""Draws the dataflow from the kernels to the outputs as a graph: the steps on the way, and the edge that the schedule
+lacks.
+
+Nodes stand in layers from left to right, each in the layer of its longest way. Few edges cross, and long edges pass
+other nodes.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -20,29 +25,29 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.report.html.environment import compute_lines
 
 MAX_OUTPUTS = 6
-"""Ends of the graph; the wrong ones come first."""
+"""Most outputs of the graph, the wrong ones first."""
 
 _PASSING = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"while"}
-"""Opcodes that only hand values on: drawn, all ways would meet in them."""
+"""Opcodes that only forward values. They are not drawn, because all ways would meet in them."""
 
 type NodeKey = tuple[str, str]
-"""("step", id), ("output", name) or ("chain", ids): what tells nodes apart."""
+"""Identifies a node: ("step", id), ("output", name) or ("chain", ids)."""
 
 
 class EdgeKind(StrEnum):
-    """The connection from one node to another."""
+    """The kind of an edge."""
 
     FLOW = "flow"
-    """A value is used."""
+    """The target uses the value of the source."""
     OLD = "old"
-    """The value from before the kernel is used, directly or as a copy."""
+    """The target uses the value from before the kernel, directly or as a copy."""
     MISSING = "missing"
-    """The author means it; the schedule does not have it."""
+    """An edge of the program that the schedule lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A step, a run of steps or an output."""
+    """A step, a chain of steps or an output."""
 
     key: NodeKey
     style: str
@@ -52,12 +57,12 @@ class Node:
     step: int | None
     verdict: Verdict | None = None
     steps: tuple[str, ...] = ()
-    """Names of the run's instructions."""
+    """Names of the instructions of a chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """From one node to another."""
+    """An edge from one node to another."""
 
     source: NodeKey
     target: NodeKey
@@ -66,7 +71,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """Nodes in an order in which every edge leads forward, but for those that carry a value into a loop's next turn."""
+    """Nodes in an order in which every edge leads forward, except those into the next iteration of a loop."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
@@ -75,7 +80,7 @@ class Graph:
 
 
 def compute_graph(view: ScheduleView) -> Graph:
-    """Of the outputs whose way is known."""
+    """Returns the graph of the outputs whose way is known."""
     drawn = [output for output in view.outputs if output.path or output.missing]
     drawn.sort(key=lambda output: -VERDICT_ORDER.index(output.verdict))
     outputs = drawn[:MAX_OUTPUTS]
@@ -87,7 +92,7 @@ def compute_graph(view: ScheduleView) -> Graph:
 
 
 def _order(edges: Sequence[Edge]) -> list[NodeKey]:
-    """Returns the nodes in an order in which each comes after all that lead to it, as far as there is no circle."""
+    """Returns the nodes in topological order, as far as there is no cycle."""
     out: dict[NodeKey, list[NodeKey]] = defaultdict(list)
     for edge in edges:
         out[edge.source].append(edge.target)
@@ -110,7 +115,7 @@ def _order(edges: Sequence[Edge]) -> list[NodeKey]:
 
 
 def _list_edges(view: ScheduleView, outputs: Sequence[OutputView]) -> Iterable[Edge]:
-    """Lists each edge once: the existing ways, the missing edge, and the way of the old value."""
+    """Returns each edge once: those of the ways, the missing ones, and those of old values."""
     opcodes = {step.id: step.opcode for step in view.steps}
     known = frozenset(opcodes)
     edges: dict[tuple[NodeKey, NodeKey], EdgeKind] = {}
@@ -140,12 +145,12 @@ def _list_edges(view: ScheduleView, outputs: Sequence[OutputView]) -> Iterable[E
 
 
 def _list_notable(view: ScheduleView) -> frozenset[NodeKey]:
-    """Nodes that are never part of a run."""
+    """Returns the nodes that are never part of a chain."""
     return frozenset(_step(access.step) for access in view.accesses if access.kind is not AccessKind.REUSE)
 
 
 def _contract(edges: tuple[Edge, ...], notable: frozenset[NodeKey]) -> tuple[Edge, ...]:
-    """Runs of two or more steps with one way in and one way out become one node."""
+    """Replaces each chain of two or more steps with one edge in and one edge out by one node."""
     into: dict[NodeKey, list[Edge]] = defaultdict(list)
     out: dict[NodeKey, list[Edge]] = defaultdict(list)
     for edge in edges:
@@ -175,7 +180,7 @@ def _contract(edges: tuple[Edge, ...], notable: frozenset[NodeKey]) -> tuple[Edg
 
 
 def _compute_read_kinds(view: ScheduleView) -> dict[int, str]:
-    """Step id to the style of what it does to a mutated buffer: the worst read wins, and a wrong one of a kernel's."""
+    """Returns step id to the style of its access to a mutated buffer: the worst read, then the write of a kernel."""
     styles: dict[int, str] = {}
     for access in view.accesses:
         if access.kind is AccessKind.DEFINE:
@@ -213,19 +218,19 @@ def _step(number: int) -> NodeKey:
 NODE_WIDTH = 164
 NODE_HEIGHT = 50
 ROW = 68
-"""From the top of one node to the top of the next."""
+"""Distance between the tops of two nodes of a layer."""
 GAP = 74
-"""Between layers; leaves room for the word on a missing edge."""
+"""Distance between layers, with room for the text on a missing edge."""
 _CHARACTERS = 19
-"""Of monospace at 11 px in a node."""
+"""Monospace characters at 11 px that fit in a node."""
 _SWEEPS = 4
 _TURN = 44
-"""Above the nodes, for an edge that leads back."""
+"""Height above the nodes for an edge that leads back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNode:
-    """A box with two lines at most of a name."""
+    """A box with a name on at most two lines."""
 
     node: Node
     x: float
@@ -235,13 +240,13 @@ class PlacedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedEdge:
-    """A curve."""
+    """An edge as a curve."""
 
     kind: EdgeKind
     path: str
     """SVG path data."""
     label: tuple[float, float]
-    """The place of a word about it; an edge that passes no layer has no room for "old contents"."""
+    """Position of its text; an edge that crosses no layer has no room for "old contents"."""
     is_long: bool
     title: str
 
@@ -255,7 +260,7 @@ class DataflowPicture:
 
 
 def compute_dataflow(graph: Graph) -> DataflowPicture:
-    """Places for all of it; width and height 0 for an empty one."""
+    """Returns the graph with a position for every node and edge; width and height are 0 for an empty graph."""
     order = {node.key: position for position, node in enumerate(graph.nodes)}
     forward = [edge for edge in graph.edges if order[edge.source] < order[edge.target]]
     layer = _compute_layers(graph.nodes, forward)
@@ -287,7 +292,7 @@ def _x(layer: int) -> float:
 
 
 def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[NodeKey, int]:
-    """Longest way from the left; outputs all stand in the last one."""
+    """Returns the layer of each node: the length of the longest way to it; outputs are in the last layer."""
     layer = {node.key: 0 for node in nodes}
     for node in nodes:
         for edge in edges:
@@ -298,7 +303,7 @@ def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[NodeKe
 
 
 def _compute_route(edge: Edge, layer: dict[NodeKey, int]) -> tuple[NodeKey, ...]:
-    """Returns the edge's nodes, with a place of its own in each layer that it crosses."""
+    """Returns the nodes of an edge, with an additional one in each layer that it crosses."""
     crossed = range(layer[edge.source] + 1, layer[edge.target])
     inner: list[NodeKey] = [("way", f"{number} {edge.source} {edge.target}") for number in crossed]
     layer |= dict(zip(inner, crossed, strict=True))
@@ -308,7 +313,7 @@ def _compute_route(edge: Edge, layer: dict[NodeKey, int]) -> tuple[NodeKey, ...]
 def _order_layers(
     nodes: Sequence[Node], layer: dict[NodeKey, int], routes: Collection[tuple[NodeKey, ...]]
 ) -> list[list[NodeKey]]:
-    """Barycentres, forth and back."""
+    """Sorts each layer by the mean position of its neighbours, in sweeps from left to right and back."""
     layers: list[list[NodeKey]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
     for key in dict.fromkeys((*(node.key for node in nodes), *(key for route in routes for key in route))):
         layers[layer[key]].append(key)
@@ -325,7 +330,7 @@ def _order_layers(
 def _compute_tops(
     layers: list[list[NodeKey]], routes: Collection[tuple[NodeKey, ...]], room: float
 ) -> dict[NodeKey, float]:
-    """room: above all of them. Each as near to the middle of what leads to it as its neighbours above allow."""
+    """Returns the y of each node: the mean of its predecessors where the nodes above leave room. room: above all nodes."""
     before, _ = _compute_neighbours(routes)
     tops: dict[NodeKey, float] = {}
     for own in layers:
@@ -382,7 +387,7 @@ def _place_edge(
 
 
 def _place_turn(edge: Edge, layer: dict[NodeKey, int], tops: dict[NodeKey, float], title: str) -> PlacedEdge:
-    """Over the nodes, from the top of one to the top of the other."""
+    """Returns an edge that leads back, above the nodes."""
     x, y = _x(layer[edge.source]) + NODE_WIDTH * 0.6, tops[edge.source]
     to_x, to_y = _x(layer[edge.target]) + NODE_WIDTH * 0.4, tops[edge.target] - 7
     high = max(2.0, min(y, to_y) - _TURN)

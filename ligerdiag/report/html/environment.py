@@ -1,9 +1,9 @@
-"""The templates and what every page shares: signs, file names, texts that fit into an SVG, and the module's packed
-text.
+"""The templates, and what all pages share: signs, file names, texts that fit into an SVG, and the packed text of the
+module.
 
-The templates: everything is escaped, a name that is not there is an error, and what is printed is one printable line.
-
-A page may load nothing, run no script and use no style sheet but its own: the policy in its head names their digests.
+The templates escape everything, raise an error for an unknown name, and print each text as one printable line. A page
+loads nothing and has one script and one style sheet of its own: the policy in its head allows these by their digests
+and nothing else.
 """
 
 import gzip
@@ -53,11 +53,11 @@ SIGNS: dict[str, Sign] = {
 """By name, in the order of the legend."""
 
 WRONG_READS = (ReadKind.STALE, ReadKind.CLOBBERED, ReadKind.UNKNOWN, ReadKind.LATENT)
-"""Reads that are the story, the worst first."""
+"""Kinds of reads that need attention, the worst first."""
 
 
 def sign_of(access: BufferAccess) -> Sign:
-    """Returns the sign of an access; a read of no kind is as doubtful as an unknown one."""
+    """Returns the sign of an access; a read without a kind has the sign of an unknown one."""
     match access.kind:
         case AccessKind.DEFINE:
             return SIGNS["define"]
@@ -72,7 +72,7 @@ def sign_of(access: BufferAccess) -> Sign:
 
 
 def compute_worst_verdict(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """By `VERDICT_ORDER`; None without any."""
+    """Returns the worst verdict by `VERDICT_ORDER`; None without any."""
     return max(verdicts, key=VERDICT_ORDER.index, default=None)
 
 
@@ -80,9 +80,9 @@ _BREAKS = re.compile(r"(?<=[_.\-/\]\[,])")
 
 
 def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
-    """`text` broken after `_`, `.` and the like into at most `lines` lines of at most `columns` characters.
+    """Breaks `text` after `_`, `.` and the like into at most `lines` lines of at most `columns` characters.
 
-    What does not fit is left out of the middle, for the end of a name tells `fusion.1` from `fusion.2`.
+    A text that does not fit loses its middle: its end distinguishes `fusion.1` from `fusion.2`.
     """
     whole = _break(text, columns)
     if len(whole) <= lines:
@@ -97,7 +97,7 @@ def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
 
 
 def compute_shortened(text: str, columns: int) -> str:
-    """At most `columns` characters, with an ellipsis in the middle."""
+    """Returns at most `columns` characters of `text`, with an ellipsis in the middle."""
     if len(text) <= columns:
         return text
     end = max(1, (columns - 1) // 2)
@@ -115,12 +115,12 @@ def _break(text: str, columns: int) -> tuple[str, ...]:
 
 
 GENERATOR = "ligerdiag"
-"""Content of the meta element by which our pages are known."""
+"""Content of the meta element that identifies our pages."""
 _PACKAGE = "ligerdiag.report.html"
 
 
 def render(template: str, style: str, script: str, **names: Any) -> str:
-    """Returns a page. style, script: names of files beside the templates."""
+    """Returns a page. style, script: names of files in the folder of the templates."""
     css, js = _load(style), _load(script)
     policy = (
         f"default-src 'none'; style-src '{_compute_digest(css)}'; script-src '{_compute_digest(js)}'; "
@@ -143,7 +143,7 @@ def _environment() -> Environment:
 
 
 def _finalize(value: object) -> object:
-    """Escapes text, which may come from untrusted files; our own markup is marked as safe, and numbers stay numbers."""
+    """Escapes text, which may come from untrusted files; leaves our own markup and numbers as they are."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return compute_printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -155,13 +155,13 @@ def _load(name: str) -> str:
 
 
 def _compute_digest(text: str) -> str:
-    """Returns the digest as a content security policy names it; the text must be the element's whole content."""
+    """Returns the digest in the form of a content security policy. text: the whole content of the element."""
     return f"sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}"
 
 
 INDEX = "index.html"
 MAX_READABLE = 80
-"""Characters of a name that say which case it is; the digest behind them makes it unique."""
+"""Most characters of a file name before its digest."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 
@@ -169,7 +169,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 def compute_file_names(cases: Sequence[CaseReport]) -> tuple[str, ...]:
     """Returns one name a case, such as `seed_flce-False-float32.h100.1b2c3d4e.html`.
 
-    Two entries with the same id and target, from two files, are told apart by their order.
+    The digest distinguishes entries with the same id and target by their order.
     """
     met = Counter[tuple[str, str, str]]()
     names: list[str] = []
@@ -188,16 +188,16 @@ def _compute_name(case: CaseReport, identity: tuple[str, ...]) -> str:
 
 
 LEVEL = 6
-"""Of gzip: a module of 150,000 instructions takes a second, and a few megabytes."""
+"""Level of gzip. A module of 150,000 instructions takes a second and a few megabytes."""
 
 
 def compute_packed(lines: Sequence[str]) -> str:
-    """UTF-8 as gzip as base64, the same for the same lines; a line holds no control character."""
+    """Returns the lines as UTF-8, compressed, in base64, equal for equal lines and without control characters."""
     text = "\n".join(map(compute_printable_line, lines))
     return b64encode(gzip.compress(text.encode("utf-8", "replace"), LEVEL, mtime=0)).decode("ascii")
 
 
 def compute_printable_line(line: str) -> str:
-    """Returns the same on one line, with the blanks at its front."""
+    """Returns the printable text of the line, with its leading blanks."""
     bare = line.lstrip(" ")
     return " " * (len(line) - len(bare)) + compute_printable(bare)

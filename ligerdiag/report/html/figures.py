@@ -1,12 +1,10 @@
-"""Figures of a page: the schedule around the kernels, one row a step, and relative errors on a log axis, one row an
-output.
+"""Computes two figures of a page: the schedule around the kernels, and the relative errors of outputs on a logarithmic
+axis.
 
-The schedule around the kernels, one row a step, time running down: streams as lanes, spans, loops that fold.
-
-1. Rows stand in the order of LogicalTime; the steps of a loop's body are rows below the loop's.
-2. An asynchronous operation is a bar in its lane, from its start to the last row before its end. Two at a time in one
-   lane stand side by side, `MAX_SLOTS` at most; more share the last one.
-3. A strip for each of the first `MAX_STRIPS` mutated buffers says what stands in its bytes after the row.
+The schedule has one row a step, in the order of LogicalTime; the steps of a loop's body are rows below the loop's. An
+asynchronous operation is a bar in its lane, from its start to the last row before its end. Concurrent operations of a
+lane stand side by side, `MAX_SLOTS` at most; more share the last slot. A strip for each of the first `MAX_STRIPS`
+mutated buffers shows the contents of its bytes after the row. The errors have one row an output.
 """
 
 from collections import defaultdict
@@ -28,7 +26,7 @@ LANES = (Lane.COMPUTE, Lane.COLLECTIVE, Lane.COPY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineCell:
-    """A slot of a lane in one row."""
+    """One slot of a lane in one row."""
 
     lane: Lane
     state: str
@@ -43,20 +41,20 @@ class TimelineRow:
     cells: tuple[TimelineCell, ...]
     strips: tuple[Contents, ...]
     signs: tuple[Sign, ...]
-    """Its accesses to mutated buffers."""
+    """Signs of its accesses to mutated buffers."""
     body: tuple["TimelineRow", ...] = ()
-    """Of a loop."""
+    """Rows of the body of a loop."""
     is_open: bool = False
-    """Whether its body is shown from the start: it touches a mutated buffer."""
+    """Whether the page opens with the body unfolded, because it accesses a mutated buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """All rows, and the columns that they share."""
+    """The figure of the schedule."""
 
     rows: tuple[TimelineRow, ...]
     slots: tuple[tuple[Lane, int], ...]
-    """Lanes that anything runs in, with their width in slots."""
+    """Lanes in use, with their width in slots."""
     strips: tuple[int, ...]
     """Indices of the buffers that have a strip."""
 
@@ -71,7 +69,7 @@ class _Span:
 
 
 def compute_timeline(view: ScheduleView, strips: Sequence[int]) -> Timeline:
-    """strips: indices of buffers, the most interesting first."""
+    """Returns the figure of the schedule. strips: indices of buffers, the most important first."""
     steps = sorted(view.steps, key=lambda step: step.start)
     spans = _compute_spans(steps)
     slots = _compute_slots(steps, spans)
@@ -138,7 +136,7 @@ def _compute_cells(
 
 
 def _compute_contents(view: ScheduleView, buffer: int, steps: Sequence[ScheduleStep]) -> tuple[Contents, ...]:
-    """For each row."""
+    """Returns the contents of the buffer after each row."""
     changes = {a.step: a.kind for a in view.accesses if a.buffer == buffer and a.kind is not AccessKind.READ}
     has_definition = AccessKind.DEFINE in changes.values()
     now = Contents.NOTHING if has_definition else Contents.OLD
@@ -150,7 +148,7 @@ def _compute_contents(view: ScheduleView, buffer: int, steps: Sequence[ScheduleS
 
 
 LEAST, MOST = -9, 2
-"""Decades of the axis; it grows to the right for what is further away."""
+"""Decades of the axis; it is longer to the right for larger errors."""
 MAX_DECADE = 12
 WIDTH, HEIGHT = 420, 30
 PADDING = 18
@@ -171,17 +169,17 @@ class PlotRow:
     output: str
     verdict: Verdict
     attribution: str
-    """The explanation of the numbers, one word for each witness that computed them."""
+    """The attribution by each witness, with commas between them."""
     dots: tuple[Dot, ...]
     tolerance: float | None
-    """x up to which rounding explains an error."""
+    """x of the largest error that rounding explains."""
     sentences: tuple[tuple[str, str], ...]
     """(witness, sentence)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorsPlot:
-    """All rows, and their axis."""
+    """The figure of the errors."""
 
     rows: tuple[PlotRow, ...]
     ticks: tuple[tuple[float, str], ...]
@@ -189,7 +187,8 @@ class ErrorsPlot:
 
 
 def compute_errors_plot(case: CaseReport, order: Sequence[str] = ()) -> ErrorsPlot | None:
-    """Returns None if there are no numbers. order: of the outputs' names; by default the program's."""
+    """Returns the figure of the errors; None without numbers. order: names of outputs, by default in the program's
+    order."""
     replay: Mapping[str, OutputNumbers] = {} if case.replay is None else case.replay.outputs
     device: Mapping[str, DeviceOutput] = {} if case.device is None else case.device.outputs
     reference: Mapping[str, float] = {} if case.replay is None else case.replay.reference
@@ -203,13 +202,13 @@ def compute_errors_plot(case: CaseReport, order: Sequence[str] = ()) -> ErrorsPl
 
 
 class _Axis:
-    """From a relative error to x."""
+    """Maps relative errors to x."""
 
     def __init__(self, most: int) -> None:
         self._most = most
 
     def place(self, error: float) -> float | None:
-        """Clamped to the axis; None for what is no number."""
+        """Returns x, clamped to the axis; None for NaN."""
         if isnan(error):
             return None
         decade = float(LEAST) if error <= 0 else self._most if not isfinite(error) else log10(error)

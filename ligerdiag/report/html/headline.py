@@ -1,9 +1,8 @@
-"""The headline of a page, for ten seconds: which outputs are wrong, why in words without HLO, and the remedy.
+"""Computes the headline of a page: which outputs are wrong, the reason in words without HLO, and the instruction.
 
-1. Outputs that the schedule makes wrong come first, then those that are wrong by the numbers, then unknown ones.
-2. If every output is fresh or lucky, an error comes before that, and a warning beside it: a headline is green only if
-   no finding and no wrong number stands below.
-3. All three lines are about the page's subject, and about no other kernel.
+Outputs that the schedule makes wrong come first, then outputs with wrong numbers, then unknown ones. If every output is
+fresh or latent, an error takes precedence over that, and a warning is added to it: a headline is green only if the page
+shows no finding and no wrong number. All three lines are about the subject of the page.
 """
 
 import re
@@ -15,7 +14,7 @@ from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, Verdict
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import BufferAccess, OutputView, Place, ReadKind, ScheduleView
 from ligerdiag.report.html.environment import compute_worst_verdict
-from ligerdiag.report.html.prose import NumbersWord, compute_numbers_words
+from ligerdiag.report.html.prose import NumbersFault, compute_numbers_faults
 from ligerdiag.report.html.subject import Subject, find_subject, list_worst_first
 from ligerdiag.report.status import list_counted
 from ligerdiag.rules.registry import list_ids
@@ -23,7 +22,7 @@ from ligerdiag.rules.rule import RuleKind
 from ligerdiag.text import count_of, join_words
 
 MAX_NAMES = 3
-"""Outputs that are named; more are counted."""
+"""Most outputs that are named; more are counted."""
 NO_KERNEL = "no kernel of this program overwrites an operand behind XLA's back"
 PLAIN = {
     Verdict.FRESH: "{kernel} overwrites memory behind XLA's back; every output is computed from what it should be, "
@@ -47,7 +46,7 @@ _UNTOLD = "{kernel} overwrites its operand behind XLA's back, and its result is 
 
 
 def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Of the subject's kernel."""
+    """Returns the reason in words without HLO, about the kernel of the subject."""
     view = case.view
     if worst is Verdict.FRESH and view is not None and not view.buffers:
         return NO_KERNEL
@@ -65,8 +64,7 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 
 def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
-    """Returns the stale read of the subject's buffer that its finding is about, or the first that makes an output
-    stale."""
+    """Returns the stale read of the subject's buffer that its finding names, else the first that makes an output stale."""
     stale = [a for a in view.accesses if a.read is ReadKind.STALE and a.buffer == subject.buffer]
     instructions = () if subject.finding is None else subject.finding.instructions[1:]
     names = {step.id: step.name.removeprefix("%") for step in view.steps}
@@ -79,8 +77,10 @@ def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
 
 
 def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the sentence of an output that the subject makes wrong, and for which others it holds; else a finding's
-    message."""
+    """Returns the sentence of an output that the subject makes wrong, and the other outputs that it holds for.
+
+    Returns the message of a finding if there is no such sentence.
+    """
     finding = subject.finding
     if case.view is not None and VERDICT_ORDER.index(worst) > 0:
         said = [o for o in case.view.outputs if o.verdict is worst and o.sentence and _is_about(o, case.view, subject)]
@@ -101,14 +101,13 @@ def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 
 def _name_reader(view: ScheduleView, subject: Subject) -> str:
-    """Returns the instruction that the sentence in plain words is about; empty where it is about none."""
+    """Returns the name of the instruction that `compute_plain` is about; empty if it is about none."""
     access = _find_stale(view, subject)
     return next((step.name for step in view.steps if access is not None and step.id == access.step), "")
 
 
 def _is_about(output: OutputView, view: ScheduleView, subject: Subject) -> bool:
-    """Returns whether the sentence is about the buffer that the subject overwrites, and its finding reaches the
-    output."""
+    """Returns whether the sentence is about the subject's buffer, and the subject's finding reaches the output."""
     if subject.finding is not None and output.name not in subject.finding.outputs:
         return False
     if subject.buffer is None:
@@ -124,14 +123,14 @@ def _tail(output: OutputView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """Three lines, and the sign beside them; names stand in backticks."""
+    """Three lines and their sign; names are in backticks."""
 
     sign: str
     """Name of a verdict, or `error`, `warning`, `nothing`."""
     count: str
     """Such as `1 of 4 outputs is wrong (stale): bias`; without backticks."""
     plain: str
-    """The reason, for readers new to HLO."""
+    """The reason, in words without HLO."""
     detail: str = ""
     """The instruction; empty if it is unknown."""
 
@@ -145,7 +144,7 @@ _ONE = {
 }
 _MANY = {verdict: saying.replace("is ", "are ") for verdict, saying in _ONE.items()}
 _NO_LUCK = (Verdict.CLOBBERED, Verdict.UNKNOWN)
-"""Verdicts that are mentioned beside a worse one."""
+"""Verdicts that a headline about a worse one mentions, too."""
 _KEEPS = {
     Verdict.FRESH: "the schedule keeps to the program's own order",
     Verdict.LATENT: "this schedule happens to keep to the program's own order",
@@ -161,7 +160,7 @@ _BESIDE = "every output is computed from what it should be; what is found stands
 
 
 def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headline:
-    """Never says that all is well where something is wrong or unknown. subject: that of the case's page."""
+    """Returns the headline; it is never green if something is wrong or unknown. subject: by default that of the case."""
     if case.status is Status.ERROR:
         return Headline(sign="error", count="could not analyse", plain=case.error)
     if case.status is Status.NOT_CHECKED:
@@ -193,10 +192,10 @@ def _compute_by_verdicts(case: CaseReport, worst: Verdict | None, subject: Subje
 
 
 def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subject) -> Headline | None:
-    """Returns a headline; None if no number is wrong, or if the schedule itself makes outputs wrong."""
-    words = compute_numbers_words(case)
-    wrong = [name for name, word in words.items() if word is NumbersWord.WRONG]
-    inexact = [name for name, word in words.items() if word is NumbersWord.INEXACT]
+    """Returns a headline about numbers; None if no number is wrong, or if the schedule makes outputs wrong."""
+    words = compute_numbers_faults(case)
+    wrong = [name for name, word in words.items() if word is NumbersFault.WRONG]
+    inexact = [name for name, word in words.items() if word is NumbersFault.INEXACT]
     keeps = None if worst is None else _KEEPS.get(worst)
     if keeps is None or not (wrong or inexact):
         return None
@@ -211,7 +210,7 @@ def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subjec
     undecided = sum(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
     too = f"; {undecided} could not be decided" if undecided else ""
     said = (
-        f"{'is' if len(names) == 1 else 'are'} {NumbersWord.WRONG.value if wrong else 'worse than rounding explains'}"
+        f"{'is' if len(names) == 1 else 'are'} {NumbersFault.WRONG.value if wrong else 'worse than rounding explains'}"
     )
     return Headline(
         sign="error" if wrong else "warning",
@@ -222,7 +221,7 @@ def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subjec
 
 
 def _compute_by_findings(case: CaseReport, worst: Verdict | None) -> Headline | None:
-    """Returns a headline; None if no finding says more than the verdicts do."""
+    """Returns a headline about findings; None if they say no more than the verdicts."""
     if worst is not None and not worst.is_right:
         return None
     findings, errors = list_counted(list_worst_first(case)), _list_errors(case)
@@ -258,20 +257,20 @@ def _compute_count(case: CaseReport, worst: Verdict) -> str:
 
 
 def _compute_more_wrong(case: CaseReport, worst: Verdict) -> list[str]:
-    """Outputs that only the numbers call wrong, beside those that the schedule makes wrong."""
-    words = compute_numbers_words(case)
+    """Returns a phrase on outputs with wrong numbers that the schedule does not make wrong; empty without any."""
+    words = compute_numbers_faults(case)
     known = (worst, *_NO_LUCK)
-    more = [n for n, word in words.items() if word is NumbersWord.WRONG and case.outputs[n] not in known]
-    return [f"{len(more)} {'is' if len(more) == 1 else 'are'} {NumbersWord.WRONG.value}"] if more else []
+    more = [n for n, word in words.items() if word is NumbersFault.WRONG and case.outputs[n] not in known]
+    return [f"{len(more)} {'is' if len(more) == 1 else 'are'} {NumbersFault.WRONG.value}"] if more else []
 
 
 def _count_outputs(names: Sequence[str], total: int) -> str:
-    """Such as `all 4 outputs` or `1 of 4 outputs`."""
+    """Returns such as `all 4 outputs` or `1 of 4 outputs`."""
     if len(names) == total:
         return {1: "the output", 2: "both outputs"}.get(total, f"all {total} outputs")
     return f"{len(names)} of {count_of(total, 'output')}"
 
 
 def _name(names: Sequence[str], total: int) -> str:
-    """Their names, where these are few and not all."""
+    """Returns the names of the outputs if they are few and not all; else empty."""
     return f": {join_words(names)}" if len(names) <= MAX_NAMES and len(names) < total else ""

@@ -1,4 +1,6 @@
-"""The matrix of a sweep: a row a case, a column a way to compile it, and where a verdict is another than to its left."""
+"""Renders the matrix of a sweep: a row for each case, a column for each way to compile it, with the changes of verdicts
+marked.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,35 +19,35 @@ class MatrixCell:
     """One case in one column."""
 
     verdict: str
-    """The worst of its outputs; empty where nothing is known, or where there is nothing to know."""
+    """The worst verdict of its outputs; empty if it is not known, or if there is nothing to check."""
     status: Status
     outputs: tuple[tuple[str, str], ...]
     """Name and verdict."""
     rules: tuple[str, ...]
     error: str
     is_changed: bool
-    """Another verdict than in the nearest cell to the left that says any."""
+    """The verdict differs from that of the nearest cell to the left that has one."""
     page: str = ""
-    """Where the page of the case leads; empty without one."""
+    """Address of the page of the case; empty without one."""
 
     @property
     def is_unknown(self) -> bool:
-        """Returns whether something of it is not known."""
+        """Returns whether a verdict of the cell is not known."""
         return self.status in _UNKNOWN or self.verdict == Verdict.UNKNOWN
 
     @property
     def tone(self) -> str:
-        """Returns the style of its status."""
+        """Returns the style of the status."""
         return TONES[self.status]
 
     @property
     def sign(self) -> str:
-        """Returns the name of the sign that stands for it."""
+        """Returns the name of the sign of the cell."""
         return self.verdict or ("nothing" if self.status is Status.NOTHING else "error")
 
     @property
     def count(self) -> str:
-        """Returns how many of the outputs have its verdict, where not all do."""
+        """Returns how many outputs have the verdict; empty if all have it."""
         same = sum(verdict == self.verdict for _, verdict in self.outputs)
         return "" if same == len(self.outputs) else f"{same} of {len(self.outputs)}"
 
@@ -57,11 +59,11 @@ class MatrixRow:
     case: str
     source: str
     cells: tuple[MatrixCell | None, ...]
-    """None where the column has no such case."""
+    """None if the column does not have the case."""
 
     @property
     def kind(self) -> str:
-        """Returns the word that the page's menu chooses rows by."""
+        """Returns the entry of the menu that selects the row."""
         cells = [cell for cell in self.cells if cell is not None]
         if any(cell.is_changed for cell in cells):
             return "changed"

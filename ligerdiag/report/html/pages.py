@@ -1,6 +1,7 @@
-"""The index, with every case in one table, the coverage and notes about the run as a whole; and the page of one case.
+"""Renders the page of one case, and the index: a table of all cases, with coverage and notes about the run.
 
-Failing cases come first, then those that could not be decided, those with nothing to check, and those that are as expected.
+Cases that fail come first in the index, then undecided ones, then those with nothing to check and those that are as
+expected.
 """
 
 from collections import Counter
@@ -32,47 +33,47 @@ from ligerdiag.report.terminal.summary import describe_cut_loop, describe_end, r
 from ligerdiag.text import join_words
 
 MAX_BANDS = 2
-"""Buffers that are all drawn at once; of more, `FEW_BANDS` are, and the others are folded."""
+"""Buffers up to which none is folded; of more, all but `FEW_BANDS` are."""
 FEW_BANDS = 1
 MAX_CHIPS = 12
-"""Outputs that are all shown at the top; of more, `FEW_CHIPS` are, and the others are folded."""
+"""Outputs up to which none is folded at the top; of more, all but `FEW_CHIPS` are."""
 FEW_CHIPS = 6
 MAX_WAYS = 4
-"""Groups of outputs whose way is shown at once."""
+"""Groups of outputs with an unfolded way."""
 MAX_FINDINGS = 2
-"""Findings that are shown whole at once; the others are a line each."""
+"""Findings that are shown whole; each other one is a line."""
 MAX_TITLES = 8
-"""Findings that are shown as a line at once, with those that are shown whole."""
+"""Findings that are not folded, whole or as a line."""
 MAX_PLOTS = 6
-"""Outputs whose numbers are shown at once."""
+"""Outputs with unfolded numbers."""
 MAX_FACTS = 6
-"""Pieces of evidence of a finding that are shown at once."""
+"""Unfolded pieces of evidence of a finding."""
 MAX_MISSING = 3
-"""Missing edges of a way that are shown at once."""
+"""Unfolded missing edges of a way."""
 MAX_ROWS = 24
-"""Instructions up to which schedule and HLO are not folded."""
+"""Instructions up to which schedule and HLO are unfolded."""
 PAGE_WIDTH = 1120
-"""User units of a picture that fit on a wide page without scrolling."""
+"""User units of the widest picture that fits on a wide page without scrolling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferPicture:
-    """One mutated buffer, drawn."""
+    """The pictures of one mutated buffer."""
 
     number: int
     """Index into the view's buffers."""
     buffer: MutatedBuffer
     columns: tuple[Column, ...]
     table: tuple[tuple[BufferAccess, ScheduleStep, Sign], ...]
-    """Everything that happens to it, one by one."""
+    """All accesses to the buffer, with their steps and signs."""
     merged: int
-    """Reads that share a mark with others."""
+    """Number of reads that share a mark."""
     wide: Band
     narrow: NarrowBand
 
 
 def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDEX, version: str = "") -> str:
-    """Returns a whole HTML document. index: where its way back leads. version: ligerdiag's own."""
+    """Returns a whole HTML document. index: address of the index. version: of ligerdiag."""
     view = case.view
     steps = compute_step_ids(view)
     subject = find_subject(case)
@@ -153,12 +154,12 @@ def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPictur
 
 
 def _count_words(chips: Sequence[Chip]) -> str:
-    """Such as `22 STALE, 2 fresh`."""
+    """Returns such as `22 STALE, 2 fresh`."""
     return ", ".join(f"{number} {word}" for word, number in Counter(chip.word for chip in chips).items())
 
 
 def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
-    """Signs that the page uses; what is perhaps a write says so itself."""
+    """Returns the signs that the page uses, without that of a write that is unknown: its own text explains it."""
     used = {
         column.sign.name
         for picture in pictures
@@ -169,7 +170,7 @@ def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
 
 
 def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
-    """Returns the case's expectation of its outputs, in words; empty if it has none."""
+    """Returns the expectation of the outputs as text; empty without one."""
     if expected is None:
         return ""
     if isinstance(expected, str):
@@ -192,18 +193,18 @@ TONES = {
     Status.NOT_CHECKED: "doubtful",
 }
 MAX_INDEX_CHIPS = 6
-"""Outputs in a row of the table; the wrong ones come first."""
+"""Most outputs in a row of the table, the wrong ones first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRow:
-    """One case."""
+    """One case in the index."""
 
     case: CaseReport
     file: str
     headline: Headline
     rules: tuple[str, ...]
-    """Ids of those that have a finding, allowed or not."""
+    """Ids of the rules that have a finding, allowed or not."""
     chips: tuple[Chip, ...]
     """The wrong ones first."""
     worst: int
@@ -213,7 +214,7 @@ class IndexRow:
 
 
 def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version: str = "") -> str:
-    """Renders a whole HTML document. files: the page of each case, by default those of `compute_file_names`."""
+    """Returns a whole HTML document. files: the page of each case, by default those of `compute_file_names`."""
     names = files or compute_file_names(report.cases)
     rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
     rows.sort(key=lambda row: _ORDER.index(TONES[row.case.status]))

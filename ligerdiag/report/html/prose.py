@@ -1,10 +1,9 @@
-"""Sentences, output chips, ways and HLO listing of a page, in parts: code and names of instructions are marked.
+"""Computes the texts of a page: sentences with marked code and instruction names, chips of outputs, ways to outputs,
+and the HLO listing.
 
-The outputs of a case as chips, the wrong ones first, and which of them the numbers call wrong.
-
-1. An output is wrong by the numbers if a replay or a device computed other values than the intended ones, or if program
-   order itself differs from the case's reference by more than rounding explains.
-2. It is inexact if the rounding of a workaround explains the difference: LD012 says so, or the numbers are lossy.
+An output has wrong numbers if a replay or a device computed other values than the intended ones, or if program order
+differs from the case's reference by more than rounding explains. It is inexact if a workaround costs the precision, by
+a finding or by lossy numbers.
 """
 
 import re
@@ -32,16 +31,16 @@ class Part:
     text: str
     is_code: bool = False
     step: int | None = None
-    """Id of the step that the text names; None when it names none of this page."""
+    """Id of the step that the text names; None if the page has no such step."""
 
 
 def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
-    """Returns a map from the name of an instruction, with its `%`, to the id of its step."""
+    """Returns the name of each instruction, with its `%`, to the id of its step."""
     return {} if view is None else {step.name: step.id for step in view.steps}
 
 
 def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
-    """Splits the whole of `text`, without its backticks; a name that is no step of the page is still code."""
+    """Splits `text` into parts, without its backticks; a name that is no step of the page is code, too."""
     parts: list[Part] = []
     at = 0
     for match in _CODE.finditer(text):
@@ -54,7 +53,7 @@ def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
 
 
 def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) -> tuple[Part, ...]:
-    """Returns the same without a meaning for backticks. unknown: whether names that are no step are code."""
+    """Splits `text` into parts at names of instructions alone. unknown: whether a name that is no step is code."""
     parts: list[Part] = []
     at = 0
     for match in _NAME.finditer(text):
@@ -73,31 +72,31 @@ SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fr
 """Signs of chips, the worst first."""
 
 
-class NumbersWord(StrEnum):
-    """The numbers' statement against an output."""
+class NumbersFault(StrEnum):
+    """What the numbers show to be wrong with an output."""
 
     WRONG = "wrong by the numbers"
     INEXACT = "inexact"
     NOTHING = ""
-    """Nothing; there may be no numbers at all."""
+    """Nothing, or there are no numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """One output."""
+    """One output of the page."""
 
     name: str
     verdict: Verdict
     sign: str
-    """Name of a sign: that of the verdict, or of an error or a warning where the numbers are worse."""
+    """Name of a sign: that of the verdict, or `error` or `warning` if the numbers are worse."""
     word: str
     number: int
-    """Of the output among all chips, 1-based: links lead there."""
+    """1-based number among all chips, for links."""
 
 
 def list_chips(case: CaseReport) -> tuple[Chip, ...]:
-    """By `SIGN_ORDER`, then in the program's order."""
-    words = compute_numbers_words(case)
+    """Returns the chips by `SIGN_ORDER`, then in the program's order."""
+    words = compute_numbers_faults(case)
     said = [(name, verdict, *_judge(verdict, words[name])) for name, verdict in case.outputs.items()]
     said.sort(key=lambda one: SIGN_ORDER.index(one[2]))
     return tuple(
@@ -106,12 +105,12 @@ def list_chips(case: CaseReport) -> tuple[Chip, ...]:
     )
 
 
-def compute_numbers_words(case: CaseReport) -> dict[str, NumbersWord]:
-    """Output name to what the numbers say."""
-    return {name: _compute_word(name, case) for name in case.outputs}
+def compute_numbers_faults(case: CaseReport) -> dict[str, NumbersFault]:
+    """Returns output name to what the numbers show to be wrong with it."""
+    return {name: _find_fault(name, case) for name in case.outputs}
 
 
-def _compute_word(name: str, case: CaseReport) -> NumbersWord:
+def _find_fault(name: str, case: CaseReport) -> NumbersFault:
     attributions: set[Attribution] = set()
     is_off = False
     if case.replay is not None:
@@ -121,41 +120,41 @@ def _compute_word(name: str, case: CaseReport) -> NumbersWord:
         attributions.add(case.device.outputs[name].attribution)
     is_rounded = any(finding.rule in _ROUNDING and name in finding.outputs for finding in case.findings)
     if any(one.is_wrong for one in attributions) or (is_off and not is_rounded):
-        return NumbersWord.WRONG
-    return NumbersWord.INEXACT if is_off or Attribution.LOSSY in attributions else NumbersWord.NOTHING
+        return NumbersFault.WRONG
+    return NumbersFault.INEXACT if is_off or Attribution.LOSSY in attributions else NumbersFault.NOTHING
 
 
-def _judge(verdict: Verdict, word: NumbersWord) -> tuple[str, str]:
-    """Returns sign and word of a chip."""
+def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
+    """Returns sign and text of a chip."""
     said = "STALE" if verdict is Verdict.STALE else verdict.value
-    if not verdict.is_wrong and word is NumbersWord.WRONG:
+    if not verdict.is_wrong and word is NumbersFault.WRONG:
         return "error", f"{said}, {word.value}"
-    if verdict.is_right and word is NumbersWord.INEXACT:
+    if verdict.is_right and word is NumbersFault.INEXACT:
         return "warning", f"{said}, {word.value}"
     return verdict.value, said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """One output."""
+    """One output of the page."""
 
     chip: Chip
     path: tuple[int, ...]
-    """Ids of steps; empty where it is not known."""
+    """Ids of steps; empty if the way is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayGroup:
-    """Outputs of one verdict with the same sentence, but for their own name in it, and the same missing edges."""
+    """Outputs with the same verdict and missing edges, and the same sentence except for their names."""
 
     ways: tuple[Way, ...]
     sentence: tuple[Part, ...]
-    """That of the first."""
+    """The sentence of the first output."""
     missing: tuple[MissingEdge, ...]
 
 
 def compute_ways(view: ScheduleView, chips: Sequence[Chip], steps: Mapping[str, int]) -> tuple[WayGroup, ...]:
-    """In the order of the chips; nothing where no way is known. steps: name of an instruction to the id of its step."""
+    """Returns the groups in the order of the chips; none if no way is known. steps: as of `compute_step_ids`."""
     views = {output.name: output for output in view.outputs}
     if not any(o.sentence or o.path or o.missing for o in view.outputs):
         return ()
@@ -183,7 +182,7 @@ def _compute_rest(output: OutputView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One instruction."""
+    """One instruction of the listing."""
 
     step: ScheduleStep
     text: tuple[Part, ...]
@@ -192,15 +191,15 @@ class Entry:
     """Steps that use its value."""
     signs: tuple[Sign, ...]
     place: str
-    """`file:line`, empty where it is not known."""
+    """`file:line`; empty if it is not known."""
     source: str
-    """The user's line, where the file is here."""
+    """The text of that line; empty if the file cannot be read."""
     line: int | None
-    """Index into the module's text."""
+    """Index into the text of the module."""
 
 
 def compute_listing(view: ScheduleView, source_roots: Sequence[str]) -> tuple[Entry, ...]:
-    """In the order of the schedule. source_roots: folders below which sources are read."""
+    """Returns the steps in the order of the schedule. source_roots: folders below which sources are read."""
     ids, lines = compute_step_ids(view), dict(view.anchors)
     users: dict[int, list[ScheduleStep]] = defaultdict(list)
     for step in view.steps:

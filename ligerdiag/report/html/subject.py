@@ -1,10 +1,9 @@
-"""The one kernel call that a page is about: that of the worst finding. Headline, sentence and first band are all about
-it.
+"""Chooses the subject of a page, the kernel call that headline, sentence and first band are about, and lists its
+findings.
 
-1. The worst finding is one that is not allowed, of the worst severity; among these the one that reaches the worst
-   outputs, and the most of them. If outputs are wrong, only a finding that reaches the worst of them counts, even an
-   allowed one.
-2. Without one it is the overwritten buffer with the worst reads.
+The subject is the call of the worst finding: not allowed, of the worst severity, reaching the worst outputs and the
+most of them. If outputs are wrong, only findings that reach the worst of them count, allowed or not. Without such a
+finding the subject is the overwritten buffer with the worst reads.
 """
 
 from collections.abc import Mapping
@@ -28,17 +27,17 @@ _SEVERITIES = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Article:
-    """One finding."""
+    """One finding as the page shows it."""
 
     rule: str
     severity: str
     message: tuple[Part, ...]
     place: str
-    """`file:line`, empty where it is not known."""
+    """`file:line`; empty if it is not known."""
     function: str
     line: int
     source: str
-    """The user's line, where the file is here."""
+    """The text of that line; empty if the file cannot be read."""
     facts: tuple[tuple[str, tuple[Part, ...]], ...]
     """(label, sentence) pairs."""
     help: tuple[Part, ...]
@@ -47,14 +46,13 @@ class Article:
 
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
-    """Returns the articles, the worst first, those that are allowed last. steps: name of an instruction to the id of
-    its step."""
+    """Returns the findings, the worst first and allowed ones last. steps: as of `compute_step_ids`."""
     return tuple(_make(finding, case, steps) for finding in list_worst_first(case))
 
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
-    """Returns the causes of a page by severity, then by the worst output that each reaches and by how many; allowed
-    ones last."""
+    """Returns the causes by severity, by the worst output that each reaches, and by the number of outputs; allowed ones
+    last."""
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:
         verdicts = [VERDICT_ORDER.index(case.outputs[name]) for name in cause.outputs if name in case.outputs]
@@ -94,22 +92,22 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
 
 
 _HIDDEN_WRITES = list_ids(RuleKind.HIDDEN_WRITE)
-"""Findings of these rules are at the line of the call, wherever the others point."""
+"""A finding of these rules points at the call, whatever others point at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A kernel call, as far as it is known."""
+    """The kernel call that a page is about; empty fields are unknown."""
 
     kernel: str = ""
     finding: Finding | None = None
     buffer: int | None = None
-    """Index into the view's buffers of what it overwrites."""
+    """Index into the view's buffers of the one that it overwrites."""
     place: str = ""
-    """`file:line` of the user's call."""
+    """`file:line` of the call."""
     function: str = ""
     source: str = ""
-    """The text of that line, where the file is here."""
+    """The text of that line; empty if the file cannot be read."""
 
 
 def find_subject(case: CaseReport) -> Subject:
@@ -131,7 +129,7 @@ def find_subject(case: CaseReport) -> Subject:
 
 
 def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:
-    """Indices of all buffers, the subject's first, then those with the worst reads."""
+    """Returns the indices of all buffers, the subject's first, then those with the worst reads."""
     numbers = range(len(view.buffers))
     return tuple(sorted(numbers, key=lambda number: (number != subject.buffer, _weigh_reads(view, number))))
 
@@ -149,7 +147,7 @@ def _find_finding(case: CaseReport) -> Finding | None:
 
 
 def _find_buffer(view: ScheduleView, finding: Finding | None) -> int | None:
-    """That of the finding's call, else that of its kernel; without a finding the one with the worst reads."""
+    """Returns the buffer of the finding's call, else of its kernel; without a finding, the one with the worst reads."""
     numbers = list_buffers(view, Subject())
     if finding is None:
         return numbers[0] if numbers else None
@@ -162,7 +160,7 @@ def _find_buffer(view: ScheduleView, finding: Finding | None) -> int | None:
 
 
 def _find_line(case: CaseReport, finding: Finding | None, buffer: int | None) -> SourceLine | None:
-    """Returns the user's line that calls the kernel, as nearly as it is known."""
+    """Returns the user's line that calls the kernel, or the nearest line that is known."""
     if finding is not None:
         own = finding.instructions[:1]
         calls = [f for f in case.findings if f.rule in _HIDDEN_WRITES and own and f.instructions[:1] == own]

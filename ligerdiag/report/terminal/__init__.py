@@ -1,1 +1,1 @@
-"""The report as text for people: styled spans, tables, sentences; only `terminal` knows rich."""
+"""The report for a terminal, as styled spans and tables; only `full_report` knows rich."""

@@ -1,6 +1,6 @@
-"""The table: a case a row, its verdicts beside it and what numbers say to them, several targets side by side.
+"""Renders the table of cases: one row a case, with its verdicts on each target and how numbers compare with them.
 
-Where the columns do not fit the terminal, a case takes a line for its id and status and one for each target.
+If the columns do not fit the terminal, a case has one line for its id and status, and one for each target.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from ligerdiag.report.terminal.spans import (
 )
 from ligerdiag.text import FEW
 
-STATUS_WORDS: Mapping[Status, str] = {
+STATUS_TEXTS: Mapping[Status, str] = {
     Status.CLEAN: "fresh",
     Status.ALLOWED: "allowed",
     Status.EXPECTED: "as expected",
@@ -39,7 +39,7 @@ STATUS_WORDS: Mapping[Status, str] = {
     Status.ERROR: "could not analyse",
     Status.NOT_CHECKED: "not checked",
 }
-"""The word for a status in a row; in capitals if it needs the user's attention."""
+"""Text of a status in a row; in capitals if it needs attention."""
 
 STATUS_STYLES: Mapping[Status, Style] = {
     Status.CLEAN: Style.GOOD,
@@ -68,16 +68,16 @@ _BY_WEIGHT = (
     Status.ERROR,
 )
 _WITNESSES: Mapping[str, Callable[[CaseReport], Line]] = {"replay": render_replay_word, "device": render_device_word}
-"""Columns that are there when a case has them."""
+"""Columns that the table has if a case fills them."""
 
 type Row = dict[str, CaseReport]
-"""Target to report, of one case."""
+"""Target to report, for one case."""
 
 
 def render_table(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the table at most `width` columns wide where ids allow it; None: as wide as it comes, one line a case.
+    """Returns the table, at most `width` columns wide where ids allow it; with None one line a case, of any width.
 
-    verbose: with a line for each output that has numbers.
+    verbose: adds a line for each output that has numbers.
     """
     rows: dict[str, Row] = {}
     for case in report.cases:
@@ -102,7 +102,7 @@ def render_table(report: CheckReport, width: int | None, *, verbose: bool = Fals
 
 
 def render_outputs(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()) -> Line:
-    """`loss fresh · input STALE`, in the program's order; the name is plain, the verdict has its style.
+    """Returns such as `loss fresh · input STALE`, in the program's order; each verdict has its style.
 
     allowed: names of the outputs whose verdict is allowed.
     """
@@ -115,7 +115,7 @@ def render_outputs(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()
 
 
 def render_counted(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()) -> Line:
-    """Returns the same for many outputs: `28 of 30 STALE · 2 fresh`, the worst first."""
+    """Returns `render_outputs` of few outputs; of many, such as `28 of 30 STALE · 2 fresh`, the worst verdict first."""
     if len(outputs) <= FEW:
         return render_outputs(outputs, allowed)
     counts = Counter((verdict, name in allowed) for name, verdict in outputs.items())
@@ -147,7 +147,7 @@ def _render_wide(rows: Mapping[str, Row], targets: Sequence[str]) -> list[Line]:
 
 def _render_stacked(rows: Mapping[str, Row], targets: Sequence[str], width: int | None) -> list[tuple[Line, ...]]:
     longest = max(compute_width((Span(case_id),)) for case_id in rows)
-    room = (width or 0) - len(_GAP) - max(len(word) for word in STATUS_WORDS.values())
+    room = (width or 0) - len(_GAP) - max(len(word) for word in STATUS_TEXTS.values())
     column = longest if longest <= room else 0
     blocks: list[tuple[Line, ...]] = []
     for case_id, row in rows.items():
@@ -168,7 +168,7 @@ def _render_stacked(rows: Mapping[str, Row], targets: Sequence[str], width: int 
 
 
 def _append(lines: list[Line], phrase: Line, width: int | None) -> None:
-    """Adds the phrase to the last line if it fits there as a whole, else as a line of its own."""
+    """Adds the phrase to the last line if it fits there, else as a new line."""
     longer = (*lines[-1], Span(_GAP), *phrase)
     if width is None or compute_width(longer) <= width:
         lines[-1] = longer
@@ -177,13 +177,13 @@ def _append(lines: list[Line], phrase: Line, width: int | None) -> None:
 
 
 def _status_cell(row: Row) -> Line:
-    """Returns the status that weighs most among the targets."""
+    """Returns the worst status among the targets."""
     status = max((case.status for case in row.values()), key=_BY_WEIGHT.index)
-    return (Span(STATUS_WORDS[status], STATUS_STYLES[status]),)
+    return (Span(STATUS_TEXTS[status], STATUS_STYLES[status]),)
 
 
 def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
-    """Returns one word for all targets if they have the same, else each target's."""
+    """Returns the text that all targets share, or the text of each target."""
     words = {target: render(case) for target, case in row.items()}
     if len(set(words.values())) <= 1:
         return next(iter(words.values()), ())
@@ -195,12 +195,12 @@ def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
 
 
 def _target_cell(row: Row, target: str) -> Line:
-    """Returns the verdicts on one target, after its own status where the targets differ in it."""
+    """Returns the verdicts on one target, preceded by its status if the targets differ in it."""
     case = row.get(target)
     if case is None:
         return (Span("not done", Style.FAINT),)
     differ = len({other.status for other in row.values()}) > 1
-    status = Span(STATUS_WORDS[case.status], STATUS_STYLES[case.status])
+    status = Span(STATUS_TEXTS[case.status], STATUS_STYLES[case.status])
     outputs = render_counted(case.outputs, compute_allowed_outputs(case.outputs, case.findings))
     if not differ:
         return outputs

@@ -1,8 +1,8 @@
-"""Answers of `bisect` and `diff` for people: tables, evidence, and what was not looked at.
+"""Renders results of `bisect` and `diff` for a terminal.
 
-A difference for people: verdicts side by side, then each overwritten operand with its readers and its bytes.
-
-Rows that differ have a `*`. Where two columns do not fit the terminal, each side has a line of its own.
+A bisection is a table with a row for each trial, followed by evidence, answers and notes. A difference is the verdicts
+of both sides, followed by each overwritten operand with its readers and its bytes; rows that differ have a `*`. If two
+columns do not fit the terminal, each side has a line of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,11 +35,12 @@ _WORDS: Mapping[str, tuple[str, Style]] = {
     "unknown": ("unknown", Style.UNKNOWN),
 }
 _ANSWER = "*"
-"""Before a row that is what was looked for."""
+"""Mark before a row that is an answer."""
 
 
 def render_bisection(bisection: Bisection, *, width: int | None = None, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the lines of one bisection, at most `width` columns where words allow it. verbose: with artifacts."""
+    """Returns the lines of one bisection, at most `width` columns where words allow it. verbose: adds paths of
+    artifacts."""
     lines: list[Line] = [_render_title(bisection)]
     if bisection.rows:
         lines += [BLANK, *_render_table(bisection, width)]
@@ -60,7 +61,7 @@ def _render_title(bisection: Bisection) -> Line:
 
 
 def _render_table(bisection: Bisection, width: int | None) -> list[Line]:
-    """Returns a line a row; where that is too wide, the outputs stand on lines of their own."""
+    """Returns one line a row; if that is too wide, the outputs have lines of their own."""
     replayed = any(row.replay for row in bisection.rows)
     titles = ["", bisection.axis.value, "verdict", *bisection.columns, *(["replay"] if replayed else [])]
     table: list[list[Line]] = [[(Span(title, Style.FAINT),) for title in titles]]
@@ -133,7 +134,7 @@ _ABSENT: Line = (Span("-", Style.FAINT),)
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row: its subject, both sides, and whether they differ."""
+    """One row of a difference: its title, both sides, and whether they differ."""
 
     title: Line
     first: Line
@@ -142,7 +143,7 @@ class _Row:
 
 
 def render_differences(report: DifferenceReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """All lines of a run. verbose: also what does not differ, and where the artifacts are."""
+    """Returns all lines of a run. verbose: adds rows that do not differ, and paths of artifacts."""
     lines: list[Line] = []
     for difference in report.differences:
         lines += [*_render_difference(difference, width, verbose=verbose), BLANK]
@@ -188,7 +189,7 @@ def _render_difference(difference: Difference, width: int | None, *, verbose: bo
 
 
 def _describe_sides(difference: Difference) -> str:
-    """Returns the meaning of the labels, as far as the labels do not say it themselves."""
+    """Returns text that explains the labels of the two sides."""
     one, other = difference.first, difference.second
     first, second = one.report, other.report
     if one.label == "A":

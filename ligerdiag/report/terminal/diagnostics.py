@@ -1,7 +1,9 @@
-"""Says of a case what stands beside its verdicts and findings: numbers of replay and device, and diagnostics.
+"""Renders how the numbers of a replay and of a device compare with the verdicts of a case, and lists the troubles of a
+case.
 
-A verdict that contradicts the expectation, one that no finding explains, what could not be decided, an answer that another
-one contradicts, a case that could not be looked at: each has an id of its own that never changes, as a rule has.
+A trouble is a verdict that contradicts the expectation or that no finding explains, an undecided output, a
+contradiction between verdict and numbers, or a case that could not be analysed. Each kind of trouble has an id that
+never changes, as rules have.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,15 +46,16 @@ _GAP = Span("  ")
 
 
 def render_replay_word(case: CaseReport) -> Line:
-    """`agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided`, `too large` and so on; empty without replay.
+    """Returns such as `agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided` or `too large`; empty without a
+    replay.
 
-    `agrees (2 of 32)` where the dearest loop was cut short to that many iterations.
+    Returns such as `agrees (2 of 32)` if the most expensive loop was cut short to 2 of 32 iterations.
     """
     return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
 
 
 def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]) -> Line:
-    """Returns the same for verdicts and findings by themselves."""
+    """Returns the same for verdicts and findings without a case."""
     if replay.state is not ReplayState.DONE:
         return (Span(replay.state.value, _STATES[replay.state]),)
     lossy = {name: compute_lost(replay, name) for name, n in replay.outputs.items() if is_lossy(n.attribution)}
@@ -61,7 +64,7 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
 
 
 def render_device_word(case: CaseReport) -> Line:
-    """Returns the same of a device; empty when none was asked."""
+    """Returns the same for a device; empty without a device run."""
     device = case.device
     if device is None:
         return ()
@@ -81,7 +84,7 @@ def render_device_word(case: CaseReport) -> Line:
 
 
 def find_worse(case: CaseReport) -> tuple[str, ...]:
-    """Outputs that are right by the schedule for the described GPU, and wrong by the one for the device's own."""
+    """Returns the outputs that are right in the schedule for the described GPU and wrong in that for the device."""
     if case.device is None:
         return ()
     return tuple(
@@ -97,13 +100,14 @@ def is_lossy(attribution: Attribution) -> bool:
 
 
 def compute_lost(replay: Replay, name: str) -> float:
-    """Relative error of a lossy output: against the reference where that is worse, as program order loses it too."""
+    """Returns the relative error of a lossy output, against the reference if that is worse: program order may be lossy,
+    too."""
     error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
     return reference if isnan(error) or reference > error else error
 
 
 def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> tuple[Line, ...]:
-    """`input STALE  replay stale 1.2e+04  device stale 1.2e+04`, one line an output; empty without numbers."""
+    """Returns such as `input STALE  replay stale 1.2e+04  device stale 1.2e+04` for each output; empty without numbers."""
     replay, device = case.replay, case.device
     if (replay is None or not replay.outputs) and (device is None or not device.outputs):
         return ()
@@ -135,7 +139,7 @@ def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> t
 
 
 def render_verdict(verdict: Verdict) -> str:
-    """Returns the verdict's word, in capitals if it needs the user's attention."""
+    """Returns the text of a verdict, in capitals if it needs attention."""
     return "STALE" if verdict is Verdict.STALE else verdict.value
 
 
@@ -152,7 +156,7 @@ def _render_word(agreements: Mapping[str, Agreement], lossy: Mapping[str, float]
 
 
 class TroubleKind(StrEnum):
-    """Ids of the troubles; never reused."""
+    """Ids of troubles; never reused."""
 
     UNEXPECTED = "unexpected-verdict"
     UNEXPLAINED = "unexplained-verdict"
@@ -165,7 +169,7 @@ class TroubleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroublePage:
-    """The explanation of a kind of trouble; one line, lower case, no final stop, each."""
+    """The explanation of a kind of trouble; each text is one line, lower case, no final stop."""
 
     severity: Severity
     summary: str
@@ -213,7 +217,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One thing that a case is in trouble for."""
+    """One trouble of a case."""
 
     kind: TroubleKind
     severity: Severity
@@ -225,7 +229,7 @@ class Trouble:
 
 
 def list_troubles(case: CaseReport) -> tuple[Trouble, ...]:
-    """Returns all of a case's troubles, those that weigh most first."""
+    """Returns the troubles of a case, the most severe first."""
     return tuple(
         trouble
         for find in (
@@ -266,7 +270,7 @@ def _find_mismatch(case: CaseReport) -> Iterator[Trouble]:
 
 
 def _find_unexplained(case: CaseReport) -> Iterator[Trouble]:
-    """Verdicts weigh against a case without expectation, whether a finding names the place or not."""
+    """Yields verdicts that no finding explains: they count against a case without expectation all the same."""
     if case.expected is not None:
         return
     allowed = compute_allowed_outputs(case.outputs, case.findings)
@@ -292,7 +296,7 @@ def _find_dead(case: CaseReport) -> Iterator[Trouble]:
 
 
 def _find_undecided(case: CaseReport) -> Iterator[Trouble]:
-    """Outputs that are unknown, unless the case expects it, and what is not covered where that decided the status."""
+    """Yields the unknown outputs that the case does not expect, or incomplete coverage if that decided the status."""
     unknown = tuple(name for name, verdict in case.outputs.items() if verdict is Verdict.UNKNOWN)
     if case.status is not Status.INCONCLUSIVE and (not unknown or case.status is Status.EXPECTED):
         return

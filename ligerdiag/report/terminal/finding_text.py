@@ -1,4 +1,6 @@
-"""Findings in words, as rustc would say them; plain lines for other formats; lines about suppressions."""
+"""Renders findings for a terminal in the style of rustc, as plain lines for other formats, and lines about
+suppressions.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,18 +15,18 @@ from ligerdiag.source_text import compute_near, compute_place, load_source_text
 from ligerdiag.text import FEW, compute_printable
 
 MAX_NUMBERS = 3
-"""Figures of a replay that are quoted for one finding."""
+"""Most figures of a replay that one finding quotes."""
 _READS = ("read", "before", "after", "copy")
-"""Labels of evidence that is about reads."""
+"""Labels of evidence about reads."""
 MAX_READS = 5
-"""Lines that read, before "at N more lines"."""
+"""Most lines of evidence with one such label, before "N more such lines"."""
 MAX_STORES = 3
 MAX_PLACES = 6
-"""Ids that are listed under a group before "and N more"; all of them with `--verbose`, and always in JSON."""
+"""Most ids below a group, before "and N more"; `--verbose` and JSON have all of them."""
 
 
 def render_group(group: FindingGroup, *, width: int | None, several_targets: bool, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines of one group of equal findings, a blank one last."""
+    """Returns the lines of one group of equal findings, with a blank line at the end."""
     finding = group.finding
     head = (
         Span(f"{finding.severity.value}[{finding.rule}]", severity_style(finding.severity)),
@@ -59,7 +61,7 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
 
 
 def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
-    """At most so many lines of each label about reads; the others are counted."""
+    """Returns the evidence with at most `limit` lines of each label about reads; the last line counts the others."""
     kept = list(evidence)
     for name in _READS if limit is not None else ():
         places = [number for number, (label, _) in enumerate(kept) if label == name]
@@ -100,7 +102,7 @@ def _render_places(group: FindingGroup, *, several_targets: bool, verbose: bool)
 
 
 def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, ...]:
-    """Returns the fact, the evidence, the remedy and where it was met, a printable line each."""
+    """Returns the message, the evidence, the remedy and the cases, one printable line each."""
     evidence = [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
     stores = [("store", compute_place(place)) for place in (finding.call.stores if finding.call is not None else ())]
     few = [("outputs", ", ".join(finding.outputs))] if len(finding.outputs) <= FEW else []
@@ -119,7 +121,7 @@ def _render(message: str, facts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Renders how many findings are allowed; each of them with `verbose`. Empty if there are none."""
+    """Returns the number of allowed findings, or with `verbose` each of them; empty if there are none."""
     allowed = [
         (finding, case)
         for case in report.cases
@@ -143,7 +145,7 @@ def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> 
 
 
 def render_unused(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns a note for each suppression that is not used or gives no reason."""
+    """Returns a note for each suppression that allowed nothing or gives no reason."""
     lines: list[Line] = []
     for one in report.unused_suppressions:
         words = f"allow {one.rule}".rstrip()

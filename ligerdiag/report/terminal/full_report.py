@@ -1,4 +1,4 @@
-"""The report for people: colours, widths and progress. The only file that knows rich."""
+"""Assembles the report for a terminal, paints it and shows progress; the only module that knows rich."""
 
 import os
 import shutil
@@ -51,11 +51,11 @@ _LOOKS: Mapping[Style, str] = {
 def render_terminal(
     report: CheckReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Table, findings, trouble, coverage, replay and totals, with a final newline.
+    """Returns table, findings, troubles, coverage, replay and totals, with a final newline.
 
-    width: columns of the terminal, None for a file or pipe, where nothing is wrapped. colour: with ANSI colours.
-    verbose: the numbers of every output, and the findings of every case in full, also where many cases that match their
-    expectation say the same.
+    width: columns of the terminal; None for a file or pipe, where no line is wrapped. colour: whether to use ANSI
+    colours. verbose: adds the numbers of every output, and shows the findings of every case by themselves, also of
+    cases that are as expected and share their findings.
     """
     several = len(report.targets) > 1
     expected = [case for case in report.cases if case.status is Status.EXPECTED]
@@ -89,7 +89,7 @@ def render_terminal(
 def render_bisections(
     bisections: Sequence[Bisection], *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Renders one after the other, with a final newline; options as in `render_terminal`."""
+    """Returns the bisections one after the other, with a final newline; options as in `render_terminal`."""
     lines: list[Line] = []
     for bisection in bisections:
         lines += [BLANK, BLANK] if lines else []
@@ -100,7 +100,7 @@ def render_bisections(
 def render_difference_report(
     report: DifferenceReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Both compiles side by side, with a final newline; options as in `render_terminal`."""
+    """Returns both compiles of each difference side by side, with a final newline; options as in `render_terminal`."""
     return _render_lines([*render_differences(report, width, verbose=verbose)], colour=colour)
 
 
@@ -111,7 +111,7 @@ def _render_lines(lines: list[Line], *, colour: bool) -> str:
 
 
 def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Returns whether to colour: a terminal that can, unless NO_COLOR is set; FORCE_COLOR colours a pipe too."""
+    """Returns whether to use colours: on a terminal that has them, unless NO_COLOR is set; in a pipe with FORCE_COLOR."""
     if environ.get("NO_COLOR"):
         return False
     if environ.get("FORCE_COLOR"):
@@ -120,7 +120,7 @@ def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> b
 
 
 def compute_stream_width(stream: TextIO) -> int | None:
-    """Columns of the terminal behind the stream, None when there is none."""
+    """Returns the columns of the stream's terminal; None if it has none."""
     return max(MIN_WIDTH, shutil.get_terminal_size().columns) if stream.isatty() else None
 
 
@@ -140,7 +140,7 @@ def _paint(lines: list[Line]) -> str:
 
 
 class ProgressDisplay:
-    """Shows how far a run is: a bar on a terminal, else a plain line at most once a second. Use as a context."""
+    """Shows the progress of a run: a bar on a terminal, else a line at most once a second. A context manager."""
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -158,7 +158,7 @@ class ProgressDisplay:
             self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Takes one event; never raises for a stream that is gone."""
+        """Shows one event; never raises if the stream is closed."""
         best = f"; so far: {progress.best}" if progress.best else ""
         label = compute_printable(f"{progress.phase} {progress.case_id} {progress.target}".rstrip() + best)
         label = compute_without_commands(label)
@@ -175,7 +175,7 @@ class ProgressDisplay:
 
 
 class _Bar:
-    """rich's progress bar, gone when it stops."""
+    """A progress bar of rich, which disappears when it stops."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console

@@ -1,6 +1,6 @@
-"""Styled text as data: a line is a tuple of spans, a span is printable text with the meaning that colours it.
+"""Styled text as data: a line is a tuple of spans, and a span is printable text with a meaning that decides its colour.
 
-The layout here depends on no terminal library; `terminal` paints it.
+The layout here depends on no terminal library; `full_report` paints it.
 """
 
 import re
@@ -13,7 +13,7 @@ from ligerdiag.text import compute_cells, compute_printable
 
 
 class Style(StrEnum):
-    """The meaning of a span; the painter chooses its look, which is never the only sign."""
+    """The meaning of a span. Its colour never says anything that the text does not say."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -33,7 +33,7 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Printable text and its meaning; text from any source is made printable."""
+    """Text and its meaning; escape sequences, control characters and line breaks are removed from the text."""
 
     text: str
     style: Style = Style.PLAIN
@@ -61,7 +61,7 @@ def compute_text(line: Line) -> str:
 
 
 def compute_width(line: Line) -> int:
-    """Columns that the line takes."""
+    """Returns the columns that the line takes."""
     return sum(compute_cells(span.text) for span in line)
 
 
@@ -72,9 +72,9 @@ def compute_padded(line: Line, width: int) -> Line:
 
 
 def compute_wrapped(line: Line, width: int | None, indent: int) -> tuple[Line, ...]:
-    """Breaks the line between words to at most `width` columns, continued at column `indent`.
+    """Breaks the line between words into lines of at most `width` columns; further lines begin at column `indent`.
 
-    A word is never broken, so an id or a path can be copied; it may stick out. `width` None never breaks.
+    No word is broken, so that ids and paths can be copied: a long word exceeds the width. None never breaks.
     """
     if width is None or compute_width(line) <= width:
         return (line,)

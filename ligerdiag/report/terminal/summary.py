@@ -1,4 +1,4 @@
-"""The end of a report: what went wrong with looking, what was covered and replayed, and the totals."""
+"""Renders the end of a report: why cases could not be analysed, what was covered and replayed, and the totals."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,8 +32,10 @@ _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
 def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Renders why a case is unexpected, contradictory or could not be analysed, with the end of the worker's log; else
-    empty."""
+    """Returns why a case is unexpected, contradicts itself or could not be analysed, with the end of the worker's log.
+
+    Empty for any other case.
+    """
     where = f"`{case.id}` on {case.target}"
     match case.status:
         case Status.UNEXPECTED:
@@ -51,7 +53,7 @@ def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tup
 
 
 def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tuple[Line, ...]:
-    """Renders each with both sides' evidence; adds the expectation if that is contradicted too."""
+    """Returns each disagreement with the evidence of both sides, and the expectation if the case contradicts it, too."""
     lines: list[Line] = []
     for one in case.disagreements:
         head = (Span("disagreement", Style.BAD), Span(f": {where}: "), Span(one.message, Style.STRONG))
@@ -69,7 +71,7 @@ def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tu
 
 
 def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Renders the basis of the verdicts, over all analysed cases, and every kind of thing that was not followed."""
+    """Returns what the verdicts of all analysed cases are based on, and everything that was not covered."""
     analysed = [case.coverage for case in report.cases if case.status not in _UNSEEN]
     modules = len(analysed)
     covered = ", ".join(
@@ -90,7 +92,7 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     if skipped:
         missed[f"{count_of(skipped, report.noun.value)} that the run was ended before: nothing is known of them"] = 1
     if not missed:
-        return (*lines, (Span("not covered: ", Style.STRONG), Span("nothing that the analysis met and does not model")))
+        return (*lines, (Span("not covered: ", Style.STRONG), Span("nothing")))
     for text, times in missed.most_common(MAX_NOT_COVERED):
         often = f" (in {times} modules)" if times > 1 else ""
         lines += compute_wrapped((Span("not covered: ", Style.STRONG), Span(f"{text}{often}")), width, 4)
@@ -100,8 +102,7 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
 
 
 def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Renders the notes on what was found and is no entry of the report; with `verbose`, what the sandbox has and lacks,
-    too."""
+    """Returns the notes of the report; with `verbose`, also what the sandbox could not deny."""
     lines: list[Line] = []
     for note in (*report.notes, *(report.sandbox if verbose else ())):
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 4)
@@ -109,17 +110,17 @@ def render_notes(report: CheckReport, width: int | None, *, verbose: bool = Fals
 
 
 def describe_end(report: CheckReport) -> str:
-    """Returns how a run that was cut short was ended: `interrupted`, `ended by SIGTERM`."""
+    """Returns how the run was ended early: `interrupted`, `ended by SIGTERM`."""
     return "interrupted" if report.ended_by is Ending.INTERRUPT else f"ended by {report.ended_by.value}"
 
 
 def describe_cut(report: CheckReport) -> str:
-    """Returns the same, with what that means."""
+    """Returns the same, with its consequence."""
     return f"{describe_end(report)}, the other {report.noun.value}s were not done"
 
 
 def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns the last line: how many of what, where and how long; and what cut it short."""
+    """Returns the last line: cases by status, targets, seconds, and how the run was ended early."""
     if not report.cases:
         noun = report.noun.value
         nothing = f"{describe_end(report)} before any {noun} was done" if report.interrupted else "nothing was checked"
@@ -143,7 +144,7 @@ def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
 
 
 def _describe_toolchain(report: CheckReport) -> str:
-    """` by seed (jax 0.4.34, triton 3.1.0)`; nothing for the usual one."""
+    """Returns such as ` by seed (jax 0.4.34, triton 3.1.0)`; empty for the default toolchain."""
     if not report.is_other_toolchain:
         return ""
     versions = (f"{name} {report.versions[name]}" for name in ("jax", "triton") if name in report.versions)
@@ -151,17 +152,17 @@ def _describe_toolchain(report: CheckReport) -> str:
 
 
 MAX_REASONS = 6
-"""Reasons that are listed of each kind; all of them with `--verbose`, and always in JSON."""
+"""Most reasons of each kind; `--verbose` and JSON have all of them."""
 
 
 def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Renders the summary; empty if no replay was requested."""
+    """Returns the summary of the replays; empty if none was requested."""
     cases = [case for case in report.cases if case.replay is not None]
     if not cases:
         return ()
     states = {state: [case for case in cases if _state(case) is state] for state in ReplayState}
     done = states[ReplayState.DONE]
-    counts = Counter(_compute_word(case) for case in done)
+    counts = Counter(_find_group(case) for case in done)
     counts |= {state.value: len(states[state]) for state in (ReplayState.TOO_LARGE, ReplayState.NOT_COVERED)}
     if states[ReplayState.FAILED]:
         counts[ReplayState.FAILED.value] = len(states[ReplayState.FAILED])
@@ -186,7 +187,7 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
 
 
 def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Renders the other orders in which schedules were replayed, and what changed; empty if none was asked for."""
+    """Returns in how many other legal orders schedules were replayed, and what changed; empty if none was requested."""
     tried = [(case, case.replay.orders) for case in cases if case.replay is not None and case.replay.orders is not None]
     if not tried:
         return ()
@@ -209,7 +210,7 @@ def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool
 
 
 def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Renders the device runs; empty if no device was requested."""
+    """Returns the summary of the device runs; empty if none was requested."""
     cases = [case for case in report.cases if case.device is not None]
     ran = [case.device for case in cases if case.device is not None and case.device.outputs]
     if not cases:
@@ -227,8 +228,8 @@ def _state(case: CaseReport) -> ReplayState:
     return ReplayState.NOT_ASKED if case.replay is None else case.replay.state
 
 
-def _compute_word(case: CaseReport) -> str:
-    """Returns the word under which the case counts; a case without an output is undecided."""
+def _find_group(case: CaseReport) -> str:
+    """Returns the group that counts the case; a case without an output is undecided."""
     assert case.replay is not None
     said = set(compute_replay_agreements(case.outputs, case.replay, case.findings).values())
     if Agreement.DISAGREES in said:
@@ -239,7 +240,7 @@ def _compute_word(case: CaseReport) -> str:
 
 
 def _render_cuts(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:
-    """Says which loops were cut short."""
+    """Returns which loops were cut short."""
     said = [
         (case, f"{describe_cut_loop(one)}, as the whole takes long; `--full` replays it")
         for case in cases
@@ -249,7 +250,7 @@ def _render_cuts(cases: list[CaseReport], width: int | None, verbose: bool) -> l
 
 
 def describe_cut_loop(loop: CutLoop) -> str:
-    """Such as `2 of 32 iterations of the loop at train.py:82`."""
+    """Returns such as `2 of 32 iterations of the loop at train.py:82`."""
     place = f"the loop `{loop.instruction}`" if loop.line is None else f"the loop at {loop.line.file}:{loop.line.line}"
     return f"{loop.ran} of {loop.iterations} iterations of {place}"
 
@@ -267,7 +268,7 @@ def _list_reasons(cases: list[CaseReport]) -> list[tuple[CaseReport, str]]:
 
 
 def _render_reasons(label: str, said: list[tuple[CaseReport, str]], width: int | None, verbose: bool) -> list[Line]:
-    """Each reason once, with the first case that has it."""
+    """Returns each reason once, with the first case that has it."""
     reasons: dict[str, list[str]] = {}
     for case, reason in said:
         reasons.setdefault(reason, []).append(f"`{case.id}` on {case.target}")
