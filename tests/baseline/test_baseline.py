@@ -18,7 +18,7 @@ from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood
 KEY = EntryKey(case="step[a-b]", target="h100", toolchain="default")
 FULL = make_neighbourhood(
     make_reader(),
-    make_reader(source=None, side=ReadTime.ACROSS, origin=Origin.NOWHERE, op_name=""),
+    make_reader(source=None, side=ReadTime.ACROSS, origin=Origin.RECOMPUTED, op_name=""),
     copied_by=("all-gather",),
     shares=("a constant",),
 )
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_again_without_folders() -> None:
     )
     assert first.readers[0].source is not None
     assert (first.readers[0].source.file, first.readers[0].source.line) == ("train.py", 41)
-    assert (first.readers[1].side, first.readers[1].origin) == (ReadTime.ACROSS, Origin.NOWHERE)
+    assert (first.readers[1].side, first.readers[1].origin) == (ReadTime.ACROSS, Origin.RECOMPUTED)
 
 
 def test_entries_are_sorted_whatever_the_order_of_the_run() -> None:

@@ -43,7 +43,7 @@ MOVED = make_difference(
 SAME = make_difference((make_neighbourhood(make_reader()),), (make_neighbourhood(make_reader()),), Verdict.LATENT)
 FAILED = make_difference((), (), status=Status.ERROR, error="aborted \x1b[31m")
 UNPLACED = make_difference((make_neighbourhood(fate=Fate.UNPLACED),), (make_neighbourhood(fate=Fate.UNPLACED),))
-NEW = make_difference((), (make_neighbourhood(make_reader(origin=Origin.NOWHERE, source=None)),))
+NEW = make_difference((), (make_neighbourhood(make_reader(origin=Origin.RECOMPUTED, source=None)),))
 REPORTS = {
     "moved": DifferenceReport(differences=(MOVED,), notes=("a note",)),
     "same": DifferenceReport(differences=(SAME,)),

@@ -222,7 +222,7 @@ def _render_reader(reader: Reader | None) -> Line:
     words = {
         Origin.VALUE: "",
         Origin.SOURCE: ", reads what was copied",
-        Origin.NOWHERE: ", computes it anew",
+        Origin.RECOMPUTED: ", computes it anew",
     }[reader.origin]
     within = f", in a {reader.within}" if reader.within else ""
     return (Span(reader.side.value, Style.STRONG), Span(f"{words}{within}"))
