@@ -100,8 +100,8 @@ class Case:
     mesh: axis name to size, in order, or sizes of axes that are called x, y, z; empty for one device.
     expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
         output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives
-        (`stale|latent`); the name `*` stands for the outputs that are not named, which must otherwise be fresh.
-    expected_rules: None (not looked at), or the ids of exactly the rules that have findings, such as ("LD006",
+        (`stale|latent`); the name `*` means all other outputs, which must otherwise be fresh.
+    expected_rules: None (not compared), or the ids of exactly the rules that have findings, such as ("LD006",
         "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one; "LD017?"
         may have findings in one run and none in the next.
     effects: the effects of custom calls without IR to follow: from the name of a target or kernel to the numbers of the

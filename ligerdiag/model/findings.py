@@ -240,7 +240,7 @@ class OutputNumbers:
 
 
 class MemoryOperation(StrEnum):
-    """What an operation of a kernel does to memory."""
+    """The effect of an operation of a kernel on memory."""
 
     LOAD = "load"
     STORE = "store"

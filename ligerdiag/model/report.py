@@ -141,7 +141,7 @@ class UnusedSuppression:
 
 
 class Noun(StrEnum):
-    """What the entries of a report are called."""
+    """The name of the entries of a report."""
 
     CASE = "case"
     """Programs that were compiled for the report, with or without an expectation."""

@@ -5,7 +5,7 @@ A neighbourhood says which instructions read the overwritten value, on which sid
 leaves out names and ids, which differ between compiles, and keeps everything that decides a verdict: two equal
 neighbourhoods are equally right. `analysis.explain.neighbours` computes it, and `analysis.explain.drift` compares two.
 
-A `ScheduleView` is what the HTML report draws: the mutated buffers, their readers and the way to each output, a few
+A `ScheduleView` holds the data of the HTML report: the mutated buffers, their readers and the way to each output, a few
 hundred instructions at most, and in `text` the whole module. `analysis.explain.schedule_view` computes it from both
 programs.
 """
@@ -299,4 +299,4 @@ class ScheduleView:
     anchors: tuple[tuple[int, int], ...] = ()
     """(instruction id, index into `text`) of every step."""
     notes: tuple[str, ...] = ()
-    """What the view leaves out or cannot show, one line each."""
+    """Limits of the view, one line each."""

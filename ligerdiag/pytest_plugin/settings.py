@@ -88,7 +88,7 @@ def read_marked(node: Any) -> MarkerKeywords:
     for marker in node.iter_markers("schedule"):
         if marker.args:
             raise InputError(
-                f"expected words such as `target=` in the marker `schedule` but got {marker.args[0]!r:.60}"
+                f"expected keywords such as `target=` in the marker `schedule` but got {marker.args[0]!r:.60}"
             )
         words = dict(marker.kwargs) | words
     require_known(words, tuple(MarkerKeywords.__annotations__), "the marker `schedule`")

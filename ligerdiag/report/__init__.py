@@ -1,1 +1,1 @@
-"""Decides what the verdicts, findings and numbers of a run amount to, and shows that in each output format."""
+"""Concludes a run from its verdicts, findings and numbers, and renders the result in each output format."""

@@ -9,7 +9,7 @@
 A clobbered read sees the wrong bytes, so its numbers may be wrong in any way. Numbers that are lossy against program
 order neither confirm nor contradict a verdict: `replay.runs.rounding.is_overwritten` recognises a sum with one small
 stale term where that term is larger than the roundings. Numbers that equal program order and are lossy only against the
-case's reference are what a right schedule gives.
+case's reference come from a right schedule.
 
 Right numbers contradict no wrong verdict
 
@@ -265,8 +265,8 @@ def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
         return ()
     differ = "differs" if len(names) == 1 else "differ"
     return (
-        f"{describe_names(names, tuple(device.outputs))} {differ} from the reference on {device.device}: only a replay tells"
-        " whether the schedule or the program itself does",
+        f"{describe_names(names, tuple(device.outputs))} {differ} from the reference on {device.device}: only a replay can"
+        " show whether the schedule or the program itself does",
     )
 
 
@@ -345,7 +345,7 @@ def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | N
             output=name,
             static=Verdict.FRESH,
             numbers=replay.outputs[name].attribution,
-            message=f"`{name}` is fresh by its schedule and another one in another legal order of it",
+            message=f"`{name}` is fresh by its schedule and differs in another legal order of it",
             evidence=(("static", "fresh"), ("orders", f"{render_figure(one.error)} from itself with {one.order}")),
         )
         for name, one in changes.items()

@@ -70,7 +70,7 @@ class Bisection:
     answers: tuple[str, ...] = ()
     """A sentence for each answer."""
     notes: tuple[str, ...] = ()
-    """What was not tried, and how to read the result."""
+    """Limits of the search, and notes on how to read the result."""
     trials: int = 0
     """Number of trials."""
     compiled: int = 0
@@ -90,7 +90,7 @@ class ComparedSide:
     """One of the two compiles."""
 
     label: str
-    """What distinguishes it from the other side: a target, a toolchain, a path."""
+    """Text that distinguishes it from the other side: a target, a toolchain, a path."""
     report: CaseReport
 
 

@@ -25,12 +25,12 @@ from ligerdiag.rules.rule import Party
 from ligerdiag.text import join_words
 
 _ASKED = (Party.JAX, Party.XLA, Party.KERNEL)
-NOTHING_LEFT = "nothing but a bug in ligerdiag is left: trust neither for this output, and report it with this text"
-SOMETHING_LEFT = "trust neither for this output: one of the causes that are left is a fact, and nothing here says which"
+NOTHING_LEFT = "only a bug in ligerdiag is left: trust neither for this output, and report it with this text"
+SOMETHING_LEFT = "trust neither for this output: one of the remaining causes applies, and nothing here says which"
 
 
 class CauseStanding(StrEnum):
-    """What the findings say about a possible cause; the module defines the three."""
+    """Whether the findings show a possible cause or rule it out; see the module."""
 
     SHOWN = "shown"
     POSSIBLE = "possible"
@@ -75,7 +75,7 @@ def _judge(party: Party, output: str, findings: Sequence[Finding], failed: froze
     errors = [one for one in about if one.severity is Severity.ERROR and one.suppressed is None]
     reaching = list(dict.fromkeys(one.rule for one in errors if output in one.outputs))
     if reaching:
-        evidence = f"{join_words(_name(reaching, rules))} {'says' if len(reaching) == 1 else 'say'} so of `{output}`"
+        evidence = f"{join_words(_name(reaching, rules))} {'reports' if len(reaching) == 1 else 'report'} `{output}`"
         return PossibleCause(party=party, standing=CauseStanding.SHOWN, evidence=evidence, rules=tuple(reaching))
     open_ = list(dict.fromkeys(one.rule for one in about if not one.outputs or output in one.outputs))
     if open_:

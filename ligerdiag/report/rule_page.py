@@ -25,7 +25,7 @@ def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], 
         write_pages(directory, pages)
         return 0
     for name in stale:
-        sys.stderr.write(f"{directory / name} is not what the source says: run `make docs`\n")
+        sys.stderr.write(f"{directory / name} is stale: run `make docs`\n")
     return 1 if stale else 0
 
 
@@ -45,7 +45,7 @@ def write_pages(directory: Path, pages: Mapping[str, str]) -> None:
             (directory / name).unlink()
 
 
-_REPORTS = "Reports, and what was rebuilt of them"
+_REPORTS = "Reports, and how far they were reproduced"
 USAGE = "python -m ligerdiag.report.rule_page DIRECTORY [--check]"
 
 

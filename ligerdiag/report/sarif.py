@@ -99,7 +99,7 @@ INTERRUPTED = "interrupted"
 NOTE = "note"
 
 _UNUSED_SUMMARY = "a suppression that allows nothing, or that gives no reason"
-_UNUSED_HELP = "take it away, or mend it: docs/suppressions.md"
+_UNUSED_HELP = "remove or correct it: docs/suppressions.md"
 
 _FIRST = tuple(kind for kind in TroubleKind if kind is not TroubleKind.NOT_CHECKED)
 RULE_IDS: Sequence[str] = (*(rule.id for rule in RULES), *_FIRST, UNUSED_SUPPRESSION, TroubleKind.NOT_CHECKED)
@@ -123,8 +123,8 @@ def render_notifications() -> list[JsonObject]:
             {"id": kind.value, "shortDescription": {"text": PAGES[kind].summary}}
             for kind in (TroubleKind.NOT_ANALYSED, TroubleKind.NOT_CHECKED, TroubleKind.NO_NUMBERS)
         ),
-        {"id": INTERRUPTED, "shortDescription": {"text": "the run was cut short, and not every case was done"}},
-        {"id": NOTE, "shortDescription": {"text": "what was found and is no case of the report"}},
+        {"id": INTERRUPTED, "shortDescription": {"text": "the run was ended early, before every case was done"}},
+        {"id": NOTE, "shortDescription": {"text": "a note on something that is no case of the report"}},
     ]
 
 

@@ -37,7 +37,7 @@ from ligerdiag.report.agreement import (
 )
 from ligerdiag.report.disagreement_causes import note_differences
 from ligerdiag.report.suppressions import Suppressions
-from ligerdiag.rules.registry import RULES, check_measured, find_unsettled, get_rule, list_ids
+from ligerdiag.rules.registry import RULES, check_measured, find_undecided_rules, get_rule, list_ids
 from ligerdiag.rules.rule import Measured, RuleKind
 from ligerdiag.text import suggest
 
@@ -109,12 +109,12 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
 
 
 def compare_rules(
-    findings: Sequence[Finding], expected: ExpectedRules | None, unsettled: frozenset[str]
+    findings: Sequence[Finding], expected: ExpectedRules | None, undecided_rules: frozenset[str]
 ) -> RuleContradictions:
-    """Compares the rules that have findings with the expected ones. unsettled: ids of rules that are not compared."""
+    """Compares the rules that have findings with the expected ones. undecided_rules: ids of rules that are not compared."""
     if expected is None:
         return RuleContradictions()
-    wanted, ignored = expected.wanted, unsettled | expected.possible
+    wanted, ignored = expected.wanted, undecided_rules | expected.possible
     found = {finding.rule for finding in findings}
     extra = [rule.id for rule in RULES if rule.id in found - wanted - ignored]
     missing = [rule.id for rule in RULES if rule.id in wanted - found - ignored]
@@ -157,19 +157,19 @@ def compute_status(
     coverage: Coverage,
     *,
     expected_rules: Sequence[str] | None = None,
-    unsettled: frozenset[str] = frozenset(),
+    undecided_rules: frozenset[str] = frozenset(),
     allowed: Mapping[str, Verdict] | None = None,
 ) -> tuple[Status, str]:
     """Returns the status of a case that could be analysed, and one line on how it contradicts its expectation.
 
-    The line is empty unless the status is `unexpected`. unsettled: ids of rules that are not compared. allowed: the
+    The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared. allowed: the
     outputs whose verdict is allowed, by default those of `compute_allowed_outputs`. Raises InputError for a malformed
     expectation.
     """
     if allowed is None:
         allowed = compute_allowed_outputs(outputs, findings)
     status, mismatch = _compute_status_of_verdicts(outputs, findings, expected, coverage, allowed)
-    rules = compare_rules(findings, parse_expected_rules(expected_rules, beside=expected), unsettled)
+    rules = compare_rules(findings, parse_expected_rules(expected_rules, beside=expected), undecided_rules)
     if rules.extra or (rules.missing and status is not Status.INCONCLUSIVE):
         return Status.UNEXPECTED, "; ".join(line for line in (mismatch, rules.missing, rules.extra) if line)
     return status, mismatch
@@ -197,10 +197,10 @@ def _compute_status_of_verdicts(
     if contradictions:
         return Status.UNEXPECTED, "; ".join(contradictions)
     rest = named.get(_ALL, _FRESH)
-    unsettled = bool(coverage.not_covered) or any(
+    is_undecided = bool(coverage.not_covered) or any(
         v is Verdict.UNKNOWN and v not in named.get(name, rest) for name, v in outputs.items()
     )
-    return (Status.INCONCLUSIVE if unsettled else Status.EXPECTED), ""
+    return (Status.INCONCLUSIVE if is_undecided else Status.EXPECTED), ""
 
 
 def _parse_alternatives(name: str, text: str) -> frozenset[Verdict]:
@@ -348,7 +348,7 @@ def _conclude(
     disagreements = compute_disagreements(outputs, findings, replay, device, failed)
     explained = list_explained(outputs, findings, replay, device)
     findings = note_differences(findings, explained)
-    unsettled = frozenset(failure.rule for failure in failures) | find_unsettled(
+    undecided_rules = frozenset(failure.rule for failure in failures) | find_undecided_rules(
         replayed=replay is not None and replay.state is ReplayState.DONE, ran=device is not None and not device.error
     )
 
@@ -359,7 +359,7 @@ def _conclude(
             identity.expected,
             coverage,
             expected_rules=identity.expected_rules,
-            unsettled=unsettled,
+            undecided_rules=undecided_rules,
             allowed={name: verdict for name, verdict in allowed.items() if outputs.get(name) is verdict},
         )
 

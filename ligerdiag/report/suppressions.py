@@ -12,7 +12,7 @@ are special, because ids are full of brackets. A comment takes precedence over a
 counts as used.
 
 A suppression is called unused only where the run would have seen its use: all cases that it can be about were in the
-run, each was analysed to the end, and the rule had what it needs (some need a replay or a device). A run without
+run, each was analysed to the end, and the rule had the numbers that it needs. A run without
 selectors sees all cases of the project; one with a file, a folder or a name in a module sees all cases of that; an id
 or a glob chooses some. A run that was interrupted, or that leaves out a target which the project is checked for by
 default, sees nothing in full.
@@ -35,7 +35,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Finding, ReplayState, SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CaseReport, Status, UnusedSuppression
-from ligerdiag.rules.registry import find_unsettled, get_rule
+from ligerdiag.rules.registry import find_undecided_rules, get_rule
 from ligerdiag.source_text import compute_place, is_below, read_source
 
 
@@ -99,7 +99,7 @@ def _matches(glob: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenScope:
-    """What a run has seen in full: by default nothing, so that no suppression is called unused."""
+    """The cases and files that a run has seen in full: by default none, so that no suppression is called unused."""
 
     everything: bool = False
     """The run had all cases of the project."""
@@ -223,7 +223,7 @@ class Suppressions:
 
     entries: Sequence[ConfigEntry] = ()
     foreign: Sequence[str] = ()
-    """Real paths of the folders that came with what is inspected."""
+    """Real paths of the folders that came with the inspected dump."""
     _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
     """By the file's real path."""
     _used_entries: set[int] = field(default_factory=set[int])
@@ -298,20 +298,20 @@ class Suppressions:
             )
 
         for word in comment.unknown:
-            yield report(word, f"names no rule: expected such as {_render_example('LD003')}")
+            yield report(word, f"names no rule: write for example {_render_example('LD003')}")
         if not comment.rules and not comment.unknown:
-            yield report("", f"names no rule: expected such as {_render_example('LD003')}")
+            yield report("", f"names no rule: write for example {_render_example('LD003')}")
         for rule in comment.rules:
             if not comment.reason:
-                yield report(rule, f"needs a reason, and allows nothing without: {_render_example(rule)}")
-            elif (file, comment.line, rule) not in self._used_comments and about and _are_settled(about, rule):
+                yield report(rule, f"allows nothing without a reason: write {_render_example(rule)}")
+            elif (file, comment.line, rule) not in self._used_comments and about and _are_analysed(about, rule):
                 yield report(rule, f"is not used: no finding of {rule} at line {comment.allows}")
 
     def _list_unused_entries(self, cases: Sequence[CaseReport], scope: SeenScope) -> Iterator[UnusedSuppression]:
         for number, entry in enumerate(self.entries):
             about = [case for case in cases if entry.concerns(case.id)]
             seen = scope.everything or entry.case in scope.ids
-            if number in self._used_entries or not about or not seen or not _are_settled(about, entry.rule):
+            if number in self._used_entries or not about or not seen or not _are_analysed(about, entry.rule):
                 continue
             yield UnusedSuppression(
                 kind=SuppressionKind.CONFIG,
@@ -322,19 +322,19 @@ class Suppressions:
             )
 
 
-def _are_settled(cases: Sequence[CaseReport], rule: str) -> bool:
+def _are_analysed(cases: Sequence[CaseReport], rule: str) -> bool:
     """Returns whether each of these cases was analysed well enough for the rule to find something."""
     return not any(
         case.status is Status.ERROR
         or case.coverage.not_covered
         or Verdict.UNKNOWN in case.outputs.values()
-        or rule in _list_unsettled(case)
+        or rule in _list_undecided_rules(case)
         for case in cases
     )
 
 
-def _list_unsettled(case: CaseReport) -> frozenset[str]:
-    return find_unsettled(
+def _list_undecided_rules(case: CaseReport) -> frozenset[str]:
+    return find_undecided_rules(
         replayed=case.replay is not None and case.replay.state is ReplayState.DONE,
         ran=case.device is not None and not case.device.error,
     )

@@ -59,13 +59,13 @@ def render_difference(name: str, error: float, other: str, tolerance: float) -> 
     return f"`{name}` differs by {error:.1e} from {other}, rounding explains {tolerance:.1e}"
 
 
-class Settled(Enum):
-    """The evidence that decides whether a rule fires."""
+class DecidedBy(Enum):
+    """The evidence that decides whether a rule has findings."""
 
-    STATICALLY = "statically"
-    BY_REPLAY = "by replay"
-    BY_DEVICE = "by device"
-    BY_BASELINE = "by baseline"
+    SCHEDULE = "schedule"
+    REPLAY = "replay"
+    DEVICE = "device"
+    BASELINE = "baseline"
 
 
 class Party(StrEnum):
@@ -79,7 +79,7 @@ class Party(StrEnum):
 
 
 class RuleKind(StrEnum):
-    """What a rule finds, for code that treats the findings of one kind unlike the others."""
+    """The kind of hazard that a rule finds, for code that treats one kind unlike the others."""
 
     EARLY_READ = "early read"
     """A read that misses a hidden write: it reads the same bytes before the kernel runs."""
@@ -160,7 +160,7 @@ class Rule:
     """The reports behind the rule, each as near as it could be rebuilt."""
     measure: Callable[[Measured], Iterable[Finding]] | None = None
     """The rule's findings once there are numbers: all of them, those of `check` included that stay. None: `check` stands."""
-    settled: Settled = Settled.STATICALLY
+    decided_by: DecidedBy = DecidedBy.SCHEDULE
     explains: Verdict | None = None
     """The verdict that its findings give the reasons of: every output with that verdict has a finding of such a rule, unless
     the analysis does not know why."""

@@ -83,4 +83,4 @@ def test_what_a_device_computes_beside_the_reference_is_an_open_question_without
     case = conclude(make_judged(outputs=fresh, expected="fresh"), device=alone)
     assert (case.status, case.disagreements) == (Status.INCONCLUSIVE, ())
     assert case.coverage is not None
-    assert "only a replay tells" in case.coverage.not_covered[0]
+    assert "only a replay can show" in case.coverage.not_covered[0]

@@ -34,7 +34,7 @@ def reports(shared_cache: Path, request: pytest.FixtureRequest) -> dict[str, Cas
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_a_read_for_special_values_is_told_from_others(reports: dict[str, CaseReport], name: str) -> None:
+def test_a_read_for_special_values_is_distinguished_from_others(reports: dict[str, CaseReport], name: str) -> None:
     case = reports[name]
     assert case.outputs["of"] is Verdict.STALE
     assert case.status is Status.FINDINGS

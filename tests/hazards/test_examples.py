@@ -7,13 +7,13 @@ import pytest
 
 from ligerdiag.model.findings import Attribution, Finding, ReplayState, Severity, Verdict
 from ligerdiag.rules.registry import RULES, get_rule
-from ligerdiag.rules.rule import Example, Rule, Settled
+from ligerdiag.rules.rule import DecidedBy, Example, Rule
 from tests.hazards.conftest import Judge
 
 BAD = [
     pytest.param(rule, example, id=f"{rule.id}-{n}")
     for rule in RULES
-    if rule.settled is not Settled.BY_DEVICE
+    if rule.decided_by is not DecidedBy.DEVICE
     for n, example in enumerate(rule.bad)
 ]
 """Without those of a rule that takes a GPU."""

@@ -14,12 +14,12 @@ import pytest
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.rules.registry import RULES
-from ligerdiag.rules.rule import Rule, Settled
+from ligerdiag.rules.rule import DecidedBy, Rule
 from tests.hazards.conftest import Judge
 
 SNAPSHOTS = Path(__file__).with_name("on_a_terminal")
 UPDATE = "UPDATE_SNAPSHOTS"
-SHOWN = [rule for rule in RULES if rule.settled is not Settled.BY_DEVICE]
+SHOWN = [rule for rule in RULES if rule.decided_by is not DecidedBy.DEVICE]
 """The example of any other rule has no finding without a GPU."""
 
 _FOLDER = re.compile(r"/[^\s`]*/example(_\d+)?\.py")

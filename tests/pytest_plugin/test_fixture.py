@@ -1,4 +1,4 @@
-"""What the plugin takes from command line, configuration and markers; reports are made up, but for the last tests."""
+"""The options that the plugin reads from command line, configuration and markers; most reports are made by hand."""
 
 import pytest
 
@@ -150,7 +150,7 @@ def test_on_several_targets_a_schedule_has_to_be_right_on_each(run) -> None:
     run(text, "--ligerdiag-target=h200,a100").assert_outcomes(passed=5)
 
 
-def test_the_configuration_says_what_fails(run) -> None:
+def test_the_configuration_decides_which_findings_fail(run) -> None:
     text = """
         def test_latent(schedule):
             schedule.check(lambda: ("latent", "findings"))
@@ -183,7 +183,7 @@ def test_what_is_allowed_and_the_cache_come_from_the_project(run, tmp_path) -> N
     given.assert_outcomes(passed=1)
 
 
-def test_a_word_that_is_none_is_told_with_the_nearest(run) -> None:
+def test_an_unknown_option_is_reported_with_the_nearest_one(run) -> None:
     result = run("""
         import pytest
         @pytest.mark.schedule(tarjet="h100")
@@ -197,7 +197,7 @@ def test_a_word_that_is_none_is_told_with_the_nearest(run) -> None:
     result.stdout.fnmatch_lines(["*in `schedule.check` but got `tarjet`, did you mean `target`*"])
 
 
-def test_a_process_of_xdist_asks_for_one_worker(run) -> None:
+def test_a_process_of_xdist_uses_one_worker(run) -> None:
     text = """
         from conftest import asked
         def test_it(schedule):

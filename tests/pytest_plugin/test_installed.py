@@ -1,4 +1,4 @@
-"""A user's repository with ligerdiag installed from the wheel: nothing of this checkout is on the way."""
+"""A user's repository with ligerdiag installed from the wheel, without anything of this checkout."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Reports made by hand that hold, together, everything that a report can hold: every format has to take them."""
+"""Reports made by hand that together have every field of a report: every format has to render them."""
 
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import (

@@ -1,4 +1,4 @@
-"""Reports made by hand, for the tests of what is printed."""
+"""Reports made by hand, for tests of their output."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What is an agreement, what says nothing, and what cannot both be true."""
+"""Which numbers agree with a verdict, say nothing about it, or contradict it."""
 
 import math
 from dataclasses import replace
@@ -105,7 +105,7 @@ def test_a_disagreement_has_the_evidence_of_both() -> None:
     assert evidence["replay"] == ("fresh: relative error 3e-07, tolerance 1e-05, the stale prediction 1.2e+04 away")
 
 
-def test_right_numbers_say_nothing_where_the_arguments_do_not_reach_what_is_wrong() -> None:
+def test_right_numbers_say_nothing_if_the_arguments_do_not_reach_the_wrong_read() -> None:
     finding = make_finding(outputs=("bias",), instructions=("call.1", "fusion.3"))
     replay = replace(make_replay({"bias": make_numbers()}), unreached=("fusion.3",))
     assert compute_replay_agreements({"bias": Verdict.STALE}, replay, (finding,)) == {"bias": S}
@@ -134,7 +134,7 @@ def test_a_fresh_verdict_and_wrong_numbers_disagree_without_a_finding() -> None:
     assert list(said) == ["static", "replay", "JAX", "XLA", "kernel", "ligerdiag"]
 
 
-def test_a_device_is_held_against_the_verdict_on_its_own_artifact() -> None:
+def test_a_device_is_compared_with_the_verdict_on_its_own_artifact() -> None:
     device = make_device(verdicts={"loss": "fresh", "input": "latent"})
     assert compute_device_agreements(device) == {"loss": A, "input": D}
     (one,) = compute_disagreements({"input": Verdict.STALE}, (), None, device)
@@ -162,7 +162,7 @@ def with_input(**changes: object) -> DeviceOutput:
         (with_input(replay_error=2e-4, attribution=Attribution.NEITHER), 1),
     ],
 )
-def test_a_device_is_held_against_the_replay_of_its_own_artifact(output: DeviceOutput, found: int) -> None:
+def test_a_device_is_compared_with_the_replay_of_its_own_artifact(output: DeviceOutput, found: int) -> None:
     device = make_device(outputs={"input": output})
     disagreements = compute_disagreements({}, (), None, device)
     assert [one.message for one in disagreements] == ["the replay of `input` is not what NVIDIA H200 computed"] * found

@@ -1,4 +1,4 @@
-"""What a suppression changes in status, exit code and report, and what it never does."""
+"""The effect of a suppression on status, exit code and report."""
 
 import json
 from collections.abc import Mapping
@@ -105,7 +105,7 @@ def test_a_disagreement_stays_one() -> None:
     assert conclude_stale(Attribution.FRESH).status is Status.DISAGREEMENT
 
 
-def test_a_replay_that_confirms_what_is_allowed_changes_nothing() -> None:
+def test_a_replay_that_confirms_an_allowed_verdict_changes_nothing() -> None:
     assert conclude_stale(Attribution.STALE).status is Status.ALLOWED
 
 
@@ -161,7 +161,7 @@ def make_allowed(*cases: str) -> CheckReport:
     )
 
 
-def test_a_terminal_counts_what_is_allowed_and_lists_it_when_asked() -> None:
+def test_a_terminal_counts_allowed_findings_and_lists_them_with_verbose() -> None:
     report = make_allowed("one", "two")
     text = render_terminal(report)
     assert "a latent (allowed) · b fresh" in text
@@ -181,7 +181,7 @@ def test_what_is_allowed_in_a_case_that_is_as_expected_is_not_listed_either() ->
     assert "warning[LD003]" not in text
 
 
-def test_json_has_who_allows_what_and_what_is_not_used() -> None:
+def test_json_has_suppressions_and_unused_ones() -> None:
     top = json.loads(render_json(make_allowed("one")))
     allowed, counted = top["cases"][0]["findings"]
     assert allowed["suppressed"] == {"kind": "in code", "reason": "the reader only logs", "where": "train.py:40"}

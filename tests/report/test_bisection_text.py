@@ -1,4 +1,4 @@
-"""What people read of a bisection."""
+"""A bisection on a terminal."""
 
 import pytest
 
@@ -47,15 +47,15 @@ def test_eighty_columns_are_kept_with_the_outputs_on_lines_of_their_own() -> Non
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"interrupted": True}, "; interrupted, the rest was not looked at"),
+        ({"interrupted": True}, "; interrupted, the rest was not tried"),
         ({"is_unsettled": True}, "; something that an answer needs could not be analysed"),
     ],
 )
-def test_what_is_missing_is_said_last(changes: dict[str, object], words: str) -> None:
+def test_the_last_line_names_missing_outputs(changes: dict[str, object], words: str) -> None:
     assert words in render_bisections([make_bisection(**changes)]).splitlines()[-1]
 
 
-def test_artifacts_are_shown_when_asked_for() -> None:
+def test_verbose_shows_artifacts() -> None:
     assert "artifact" not in render_bisections([make_bisection()])
     assert "artifact: /a" in render_bisections([make_bisection()], verbose=True)
 

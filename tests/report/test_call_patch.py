@@ -1,4 +1,4 @@
-"""The remedy as a patch of the user's own line."""
+"""The remedy as the user's own line, changed."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def patch(
 
 
 @pytest.mark.parametrize("target", [BEFORE, SINCE])
-def test_the_call_is_written_anew_for_every_jax_triton(target: str, tmp_path: Path) -> None:
+def test_the_patch_fits_every_version_of_jax_triton(target: str, tmp_path: Path) -> None:
     code = "loss = jt.triton_call(\n    x,\n    y,\n    kernel=k,\n    out_shape=losses,\n)\n"
     assert patch(tmp_path, code, target=target, operand=1) == (
         "`loss, y = call_in_place(x, y, written=1, outputs=losses, …)`, with `from ligerdiag.in_place import"
@@ -91,7 +91,7 @@ def test_the_results_are_those_of_today_and_one_more(tmp_path: Path, code: str, 
         "",
     ],
 )
-def test_what_cannot_be_told_has_no_patch(tmp_path: Path, code: str) -> None:
+def test_a_call_that_cannot_be_read_has_no_patch(tmp_path: Path, code: str) -> None:
     assert patch(tmp_path, code, target=SINCE) == ""
 
 

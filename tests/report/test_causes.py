@@ -51,12 +51,12 @@ def test_seeing_too_much_is_another_way_than_seeing_too_little() -> None:
     assert [list_rules(cause) for cause in causes] == [("LD004",), ("LD001", "LD006")]
 
 
-def test_an_undeclared_write_that_harms_nobody_is_a_finding_of_its_own() -> None:
+def test_an_undeclared_write_without_wrong_reads_is_a_cause_by_itself() -> None:
     (cause,) = compute_causes([found("LD006")], OUTPUTS)
     assert cause == found("LD006")
 
 
-def test_a_cause_of_one_finding_says_what_the_finding_says() -> None:
+def test_a_cause_of_one_finding_is_that_finding() -> None:
     (cause,) = compute_causes([found()], OUTPUTS)
     assert cause == found()
 
@@ -103,7 +103,7 @@ def test_layers_are_only_named_where_the_outputs_have_them() -> None:
     assert dict(cause.evidence)["calls"].startswith("3, up to 3 times from one line, ")
 
 
-def test_what_is_allowed_and_what_is_not_are_never_one() -> None:
+def test_allowed_findings_and_others_are_never_one_cause() -> None:
     allowed = Suppression(kind=SuppressionKind.CONFIG, reason="known", where="pyproject.toml")
     case = make_case(findings=(found(), found(number=1, suppressed=allowed)))
     (cause,) = list_causes(case)
@@ -111,7 +111,7 @@ def test_what_is_allowed_and_what_is_not_are_never_one() -> None:
     assert len(compute_causes(case.findings, OUTPUTS)) == 2
 
 
-def test_a_rule_about_one_line_speaks_once_for_many_instructions_and_apart_for_other_words() -> None:
+def test_equal_messages_about_one_line_are_one_cause_and_others_are_not() -> None:
     place = SourceLine(file="train.py", line=3)
     findings = [
         make_finding(rule="LD007", source=place, message=f"`k` at %call.{n} is dropped", outputs=()) for n in range(8)

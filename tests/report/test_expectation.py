@@ -63,7 +63,7 @@ def test_a_mismatch_names_the_output_and_both_verdicts() -> None:
     assert mismatch == "expected `w` fresh but it is stale; expected `b` latent or stale but it is fresh"
 
 
-def test_a_mapping_that_names_an_unknown_output_says_which_there_are() -> None:
+def test_a_mapping_with_an_unknown_output_lists_the_outputs() -> None:
     _, mismatch = compute_status({"loss": FRESH}, (), {"lose": "fresh"}, WRITES)
     assert mismatch == "expected an output `lose` but the outputs are `loss`"
 

@@ -1,4 +1,4 @@
-"""Which rules a case expects to fire, strict both ways, as far as they could have their say."""
+"""The rules that a case expects to have findings, compared both ways if they could have any."""
 
 import pytest
 
@@ -19,15 +19,20 @@ def judge(
     wanted: tuple[str, ...] | None,
     verdict: Verdict = Verdict.FRESH,
     expected: Expectation = "fresh",
-    unsettled: frozenset[str] = frozenset(),
+    undecided_rules: frozenset[str] = frozenset(),
 ) -> tuple[Status, str]:
     return compute_status(
-        {"a": verdict}, make_findings(*fired), expected, COVERAGE, expected_rules=wanted, unsettled=unsettled
+        {"a": verdict},
+        make_findings(*fired),
+        expected,
+        COVERAGE,
+        expected_rules=wanted,
+        undecided_rules=undecided_rules,
     )
 
 
 @pytest.mark.parametrize("fired", [(), ("LD006",), ("LD006", "LD009")])
-def test_rules_are_not_looked_at_unless_a_case_asks_for_it(fired: tuple[str, ...]) -> None:
+def test_rules_are_compared_only_if_a_case_expects_some(fired: tuple[str, ...]) -> None:
     assert judge(*fired, wanted=None) == (Status.EXPECTED, "")
 
 
@@ -54,7 +59,7 @@ def test_no_rules_at_all_can_be_expected() -> None:
     assert judge("LD006", wanted=())[0] is Status.UNEXPECTED
 
 
-def test_a_contradiction_of_the_verdicts_and_one_of_the_rules_are_both_told() -> None:
+def test_contradictions_of_verdicts_and_of_rules_are_both_shown() -> None:
     status, mismatch = judge("LD006", wanted=("LD009",), verdict=Verdict.STALE)
     assert status is Status.UNEXPECTED
     assert mismatch == ("expected `a` fresh but it is stale; expected a finding of LD009; expected no finding of LD006")
@@ -63,7 +68,7 @@ def test_a_contradiction_of_the_verdicts_and_one_of_the_rules_are_both_told() ->
 @pytest.mark.parametrize("fired", [(), ("LD016",)])
 @pytest.mark.parametrize("wanted", [(), ("LD016",)])
 def test_a_rule_that_is_not_settled_is_not_compared_either_way(fired: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    assert judge(*fired, wanted=wanted, unsettled=frozenset({"LD016"})) == (Status.EXPECTED, "")
+    assert judge(*fired, wanted=wanted, undecided_rules=frozenset({"LD016"})) == (Status.EXPECTED, "")
 
 
 def test_what_is_inconclusive_stays_so_where_a_rule_is_missing_and_not_where_one_is_too_many() -> None:

@@ -50,7 +50,7 @@ def test_the_schema_refuses_what_it_does_not_know() -> None:
     assert not jsonschema.Draft202012Validator(load_schema()).is_valid(top)
 
 
-def test_a_source_without_a_line_says_null() -> None:
+def test_a_source_without_a_line_is_null() -> None:
     case = json.loads(render_json(REPORTS["a line that is not known"]))["cases"][0]
     assert case["findings"][0]["source"] == {"file": "a.py", "line": None, "function": ""}
 
@@ -92,6 +92,6 @@ def test_every_field_of_the_numbers_is_in_the_schema(definition: str, record: An
     assert load_schema()["$defs"][definition]["required"] == [name for name in names if name not in hidden]
 
 
-def test_a_case_without_numbers_says_null_and_no_disagreement() -> None:
+def test_a_case_without_numbers_has_null_and_no_disagreement() -> None:
     case = json.loads(render_json(make_report(make_case())))["cases"][0]
     assert (case["replay"], case["device"], case["disagreements"]) == (None, None, [])

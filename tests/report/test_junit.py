@@ -1,4 +1,4 @@
-"""JUnit XML: what pytest's readers expect, counts that are those of the tests, and no pass for what is not known."""
+"""JUnit XML: readers of pytest's files accept it, its counts are right, and nothing unknown passes."""
 
 import re
 from xml.etree import ElementTree
@@ -128,7 +128,7 @@ def test_inconclusive_is_a_failure_of_a_strict_run_and_never_a_pass() -> None:
         assert "`a` could not be decided; not covered: a kernel that could not be followed" in text
 
 
-def test_a_failure_says_what_the_terminal_says() -> None:
+def test_a_failure_has_the_text_of_the_terminal() -> None:
     case = make_case("a", Status.FINDINGS, expected=None, findings=(make_finding(),))
     ((test,),) = JUnitXml.fromstring(render(make_report(case)).encode())
     assert test.result[0].message.startswith("LD002 gradient of `bias` reads a copy")
@@ -136,7 +136,7 @@ def test_a_failure_says_what_the_terminal_says() -> None:
     assert "   write:" in test.result[0].text
 
 
-def test_findings_of_what_passes_are_kept() -> None:
+def test_a_passing_test_keeps_its_findings() -> None:
     ((test,),) = JUnitXml.fromstring(render(make_report(make_case(findings=(make_finding(),)))).encode())
     assert test.is_passed
     assert "error[LD002]" in test.system_out

@@ -1,4 +1,4 @@
-"""The page of a job: what needs attention first, nothing claimed, and no name that is markup."""
+"""The page of a job: cases that need attention come first, and no name is markup."""
 
 import re
 
@@ -84,7 +84,7 @@ def test_code_holds_any_text(text: str) -> None:
         assert strip_code(render_code(text, in_table=in_table)) == ""
 
 
-def test_a_fence_is_longer_than_what_it_holds() -> None:
+def test_a_fence_is_longer_than_any_in_its_text() -> None:
     assert render_block(["````", "x"]).splitlines() == ["`````text", "````", "x", "`````"]
 
 

@@ -1,4 +1,4 @@
-"""What a report says beside findings: each trouble once, and none where all is well."""
+"""The troubles of a report: each once, and none in a report without problems."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_every_kind_has_a_page() -> None:
     assert set(PAGES) == set(TroubleKind)
 
 
-def test_an_unknown_output_is_told_beside_what_is_wrong_and_not_where_it_is_expected() -> None:
+def test_an_unknown_output_is_a_trouble_unless_the_case_expects_it() -> None:
     outputs = {"a": Verdict.UNKNOWN, "b": Verdict.STALE}
     wrong = make_case(status=Status.UNEXPECTED, mismatch="m", outputs=outputs)
     assert list_kinds(wrong) == ["unexpected-verdict", "inconclusive"]
@@ -50,7 +50,7 @@ def test_a_verdict_that_a_finding_explains_is_no_trouble_of_its_own() -> None:
     )
 
 
-def test_a_verdict_of_the_device_alone_is_told() -> None:
+def test_a_wrong_verdict_on_the_device_alone_is_a_trouble() -> None:
     device = make_device(verdicts={"a": "stale", "b": "stale", "c": "fresh"})
     outputs = {"a": Verdict.FRESH, "b": Verdict.STALE, "c": Verdict.FRESH}
     findings = (make_finding(outputs=("b",)),)
@@ -59,7 +59,7 @@ def test_a_verdict_of_the_device_alone_is_told() -> None:
     assert trouble.message == "`a` is stale on NVIDIA H200, and fresh for h100"
 
 
-def test_a_disagreement_that_also_contradicts_the_expectation_says_both() -> None:
+def test_a_disagreement_that_contradicts_the_expectation_shows_both() -> None:
     assert list_kinds(make_case(status=Status.DISAGREEMENT, mismatch="m")) == ["disagreement", "unexpected-verdict"]
 
 

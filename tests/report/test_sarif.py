@@ -62,7 +62,7 @@ def test_output_meets_the_schema(report: CheckReport) -> None:
         assert location["physicalLocation"].get("region", {"startLine": 1})["startLine"] > 0
 
 
-def test_the_schema_refuses_what_is_no_sarif() -> None:
+def test_the_schema_refuses_other_json() -> None:
     log = render(REPORTS["findings"])
     log["runs"][0]["results"][0]["level"] = "fatal"
     assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(log)
@@ -104,7 +104,7 @@ def test_a_case_that_is_well_without_findings_has_no_result(status: Status) -> N
     assert render_results(make_case(status=status, outputs={"a": Verdict.FRESH})) == []
 
 
-def test_a_result_stands_on_the_users_line_relative_to_the_root() -> None:
+def test_a_result_is_on_the_users_line_relative_to_the_root() -> None:
     location = find_one(found())["locations"][0]
     assert location["physicalLocation"] == {
         "artifactLocation": {"uri": "train.py", "uriBaseId": "%SRCROOT%"},
@@ -129,7 +129,7 @@ def test_a_result_stands_on_the_users_line_relative_to_the_root() -> None:
         ("/repo/a.py", 0, {"uri": "a.py", "uriBaseId": "%SRCROOT%"}),
     ],
 )
-def test_a_file_is_named_by_where_it_lies(file: str, line: int, expected: dict[str, str]) -> None:
+def test_a_file_has_a_uri_by_its_location(file: str, line: int, expected: dict[str, str]) -> None:
     place = find_one(found(source=SourceLine(file=file, line=line)))["locations"][0]["physicalLocation"]
     assert place["artifactLocation"] == expected
     assert ("region" in place) == (line > 0)
@@ -145,7 +145,7 @@ def test_without_a_line_of_the_user_the_case_then_the_artifact_then_the_root_is_
     assert uris == ["cases/a.py", "file:///dump/a.pb", "."]
 
 
-def test_a_trouble_stands_where_the_case_is_defined(tmp_path: Path) -> None:
+def test_a_trouble_is_at_the_definition_of_the_case(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "from ligerdiag import Case\n\n\nCASES = (\n    Case(name='other'),\n    Case(\n        name='a'),\n)\n"
@@ -188,7 +188,7 @@ def test_a_case_that_is_not_as_expected_excuses_nothing(status: Status) -> None:
     assert all(r["suppressions"] == [] for r in render_results(make_case(status=status, findings=(make_finding(),))))
 
 
-def test_a_fingerprint_stays_when_lines_and_instructions_are_numbered_anew() -> None:
+def test_a_fingerprint_does_not_depend_on_numbers_of_lines_and_instructions() -> None:
     moved = SourceLine(file="/repo/train.py", line=99, function="step")
     assert find_fingerprint(source=moved, instructions=("call.9",), message="m", evidence=()) == find_fingerprint()
 
@@ -206,7 +206,7 @@ def test_a_fingerprint_stays_when_lines_and_instructions_are_numbered_anew() -> 
         {"source": SourceLine(file="/repo/train.py", line=41, function="loss")},
     ],
 )
-def test_a_fingerprint_tells_apart_what_is_not_the_same(change: dict[str, Any]) -> None:
+def test_different_results_have_different_fingerprints(change: dict[str, Any]) -> None:
     assert find_fingerprint(**change) != find_fingerprint()
 
 
@@ -224,7 +224,7 @@ def test_a_fingerprint_is_the_same_in_every_checkout() -> None:
     assert installed[0] == installed[1]
 
 
-def test_an_unused_suppression_stands_on_its_comment_or_in_the_file_of_its_entry() -> None:
+def test_an_unused_suppression_is_on_its_comment_or_in_the_file_of_its_entry() -> None:
     wheres = {
         SuppressionKind.IN_CODE: "train.py:40",
         SuppressionKind.CONFIG: "pyproject.toml [[tool.ligerdiag.suppress]] number 1",

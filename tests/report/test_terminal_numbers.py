@@ -1,4 +1,4 @@
-"""What people read of replays and devices, beside the verdicts."""
+"""Numbers of replays and devices on a terminal."""
 
 import json
 from dataclasses import replace
@@ -151,7 +151,7 @@ def test_verbose_says_why_a_case_was_too_large() -> None:
     ) in text
 
 
-def test_a_device_stands_beside_the_replay() -> None:
+def test_a_device_has_a_column_beside_the_replay() -> None:
     text = render_terminal(make_report(make_case(replay=make_replay(), device=make_device())), verbose=True)
     assert text.splitlines()[0].split() == ["case", "status", "replay", "device", "h100"]
     assert "    input   STALE      replay stale 1.2e+04  device stale 1.3e+04\n" in text
@@ -165,7 +165,7 @@ def test_a_device_stands_beside_the_replay() -> None:
         ({**AGREEING, "loss": make_numbers(Attribution.STALE)}, "DISAGREES"),
     ],
 )
-def test_agrees_is_said_only_of_outputs_that_could_be_told(outputs: dict[str, OutputNumbers], word: str) -> None:
+def test_only_outputs_whose_numbers_can_tell_agree(outputs: dict[str, OutputNumbers], word: str) -> None:
     row = render_terminal(make_report(make_case(replay=make_replay(outputs)))).splitlines()[1]
     assert row.startswith(f"flce[hidden]  as expected  {word}  loss")
 
@@ -185,7 +185,7 @@ def test_targets_that_differ_in_their_replay_each_say_theirs() -> None:
     assert "  a100 agrees · h100 too large  " in render_terminal(report).splitlines()[1]
 
 
-def test_without_a_replay_nothing_is_said_about_one() -> None:
+def test_a_report_without_a_replay_does_not_mention_one() -> None:
     assert "replay" not in render_terminal(make_report(make_case(findings=(make_finding(),))), verbose=True)
 
 
@@ -205,7 +205,7 @@ def test_why_a_case_was_not_run_on_the_device_is_said() -> None:
     assert "not compared: case `flce[hidden]` needs 8 GPUs, and this machine has 1 (`flce[hidden]` on h100)\n" in text
 
 
-def test_a_row_says_of_how_many_iterations_its_numbers_are_and_a_line_says_of_which_loop() -> None:
+def test_a_cut_replay_names_its_iterations_and_its_loop() -> None:
     place = SourceLine(file="train.py", line=82)
     cut = make_replay(cut=(CutLoop(instruction="while.1", line=place, ran=2, iterations=32),))
     report = make_report(make_case("flce[hidden]", replay=cut), make_case("flce[trivial]", replay=make_replay()))

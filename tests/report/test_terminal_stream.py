@@ -1,4 +1,4 @@
-"""What the stream decides: colour, width, and how progress is shown."""
+"""Colour, width and progress depend on the stream."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""What people read of a run: wide, at 80 columns, through a pipe, in colour and not."""
+"""A report on a terminal: wide, at 80 columns, through a pipe, with colours and without."""
 
 import pytest
 
@@ -108,7 +108,7 @@ def test_an_error_shows_case_message_and_the_end_of_the_log() -> None:
     assert "line 87" not in text
 
 
-def test_coverage_says_what_was_and_was_not_covered() -> None:
+def test_coverage_lists_covered_and_uncovered_things() -> None:
     report = make_report(make_case("a"), make_case("b"), make_case("c", Status.ERROR, error="x"))
     text = render_terminal(report)
     assert (

@@ -120,7 +120,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "Reading your files": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
     "A name in a report holds": (
-        "tests/report/test_printable.py::test_control_is_taken_out_and_text_is_kept",
+        "tests/report/test_printable.py::test_control_characters_are_removed_and_text_is_kept",
         "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",
     ),
     "No line of the terminal format": (

@@ -28,7 +28,7 @@ _RIGHT = (ReadKind.FRESH, ReadKind.ORIGINAL)
 
 
 class Contents(StrEnum):
-    """What the bytes hold."""
+    """The contents of the bytes of a buffer."""
 
     NOTHING = "nothing"
     OLD = "old"

@@ -25,13 +25,13 @@ MAX_NAMES = 3
 """Most outputs that are named; more are counted."""
 NO_KERNEL = "no kernel of this program overwrites an operand behind XLA's back"
 PLAIN = {
-    Verdict.FRESH: "{kernel} overwrites memory behind XLA's back; every output is computed from what it should be, "
-    "and dependences force the order that makes it so",
+    Verdict.FRESH: "{kernel} overwrites memory behind XLA's back; every output is computed from the intended values, "
+    "in an order that dependences force",
     Verdict.LATENT: "{kernel} overwrites memory behind XLA's back; this schedule happens to read it afterwards, and "
-    "nothing forces it to: another compiler, GPU or flag may turn the order round",
-    Verdict.UNKNOWN: "this is no all-clear: whether what is read is what is meant could not be told",
-    Verdict.CLOBBERED: "{kernel} overwrites memory behind XLA's back, and the value that stood there before, which is "
-    "needed afterwards, is gone",
+    "nothing forces it to: another compiler, GPU or flag may reverse the order",
+    Verdict.UNKNOWN: "this is no all-clear: it is unknown whether every read gets the intended value",
+    Verdict.CLOBBERED: "{kernel} overwrites memory behind XLA's back, and the value from before, which is needed "
+    "afterwards, is gone",
 }
 _STALE = {
     Place.SAME_BYTES: "{kernel} overwrites its operand behind XLA's back, and XLA reads it too early: before the "
@@ -42,7 +42,7 @@ _STALE = {
     "old contents again",
 }
 SHARED = "no kernel is to blame: XLA has two values in the same bytes while both are needed, and one of them is gone"
-_UNTOLD = "{kernel} overwrites its operand behind XLA's back, and its result is missed"
+_MISSED = "{kernel} overwrites its operand behind XLA's back, and an output misses its result"
 
 
 def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
@@ -60,7 +60,7 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
     kernel = f"`{subject.kernel}`" if subject.kernel else "a kernel"
     if access is not None:
         return _STALE[access.place].format(kernel=kernel)
-    return PLAIN.get(worst, _UNTOLD).format(kernel=kernel)
+    return PLAIN.get(worst, _MISSED).format(kernel=kernel)
 
 
 def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
@@ -148,15 +148,15 @@ _NO_LUCK = (Verdict.CLOBBERED, Verdict.UNKNOWN)
 _KEEPS = {
     Verdict.FRESH: "the schedule keeps to the program's own order",
     Verdict.LATENT: "this schedule happens to keep to the program's own order",
-    Verdict.UNKNOWN: "what the schedule does could not be decided for every output",
+    Verdict.UNKNOWN: "not every output could be decided",
 }
 _WRONG_NUMBERS = (
     "{keeps}, and the numbers are wrong all the same: "
-    "what the program says is not what is meant, or a part of it never ran"
+    "the program does not compute the intended result, or a part of it never ran"
 )
-_WRONG_ANYWAY = "{keeps}, and the numbers are wrong whatever it does"
+_WRONG_ANYWAY = "{keeps}, and the numbers are wrong in any case"
 _INEXACT = "{keeps}, and the numbers are worse than rounding explains"
-_BESIDE = "every output is computed from what it should be; what is found stands all the same"
+_BESIDE = "every output is computed from the intended values; the findings count all the same"
 
 
 def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headline:

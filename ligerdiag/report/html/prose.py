@@ -73,7 +73,7 @@ SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fr
 
 
 class NumbersFault(StrEnum):
-    """What the numbers show to be wrong with an output."""
+    """A fault of an output that the numbers show."""
 
     WRONG = "wrong by the numbers"
     INEXACT = "inexact"
@@ -106,7 +106,7 @@ def list_chips(case: CaseReport) -> tuple[Chip, ...]:
 
 
 def compute_numbers_faults(case: CaseReport) -> dict[str, NumbersFault]:
-    """Returns output name to what the numbers show to be wrong with it."""
+    """Returns output name to the fault that the numbers show."""
     return {name: _find_fault(name, case) for name in case.outputs}
 
 

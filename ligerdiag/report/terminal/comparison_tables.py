@@ -113,7 +113,7 @@ def _render_total(bisection: Bisection) -> Line:
     ]
     if bisection.interrupted:
         how = "interrupted" if bisection.ended_by is Ending.INTERRUPT else f"ended by {bisection.ended_by.value}"
-        spans.append(Span(f"; {how}, the rest was not looked at", Style.BAD))
+        spans.append(Span(f"; {how}, the rest was not tried", Style.BAD))
     elif bisection.is_unsettled:
         spans.append(Span("; something that an answer needs could not be analysed", Style.BAD))
     return tuple(spans)
@@ -176,7 +176,7 @@ def _render_difference(difference: Difference, width: int | None, *, verbose: bo
                 fact = (Span("   "), Span(f"{change.kind.value}: ", Style.NOTE), Span(change.text))
                 lines += compute_wrapped(fact, width, 6)
     if not difference.writes:
-        lines.append((Span("no kernel overwrites an operand behind XLA's back, on neither side", Style.FAINT),))
+        lines.append((Span("on neither side does a kernel overwrite an operand behind XLA's back", Style.FAINT),))
     missed = dict.fromkeys(difference.unsettled)
     for side in difference.sides:
         missed |= {f"{side.label}: {line}": None for line in side.report.coverage.not_covered}
@@ -221,8 +221,8 @@ def _render_reader(reader: Reader | None) -> Line:
         return _ABSENT
     words = {
         Origin.VALUE: "",
-        Origin.SOURCE: ", reads what was copied",
-        Origin.RECOMPUTED: ", computes it anew",
+        Origin.SOURCE: ", reads the copied value",
+        Origin.RECOMPUTED: ", computes it again",
     }[reader.origin]
     within = f", in a {reader.within}" if reader.within else ""
     return (Span(reader.side.value, Style.STRONG), Span(f"{words}{within}"))

@@ -58,7 +58,9 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
     """Returns the same for verdicts and findings without a case."""
     if replay.state is not ReplayState.DONE:
         return (Span(replay.state.value, _STATES[replay.state]),)
-    lossy = {name: compute_lost(replay, name) for name, n in replay.outputs.items() if is_lossy(n.attribution)}
+    lossy = {
+        name: compute_lost(replay, name) for name, n in replay.outputs.items() if n.attribution is Attribution.LOSSY
+    }
     word = _render_word(compute_replay_agreements(outputs, replay, findings), lossy)
     return (*word, *[Span(f" ({one.ran} of {one.iterations})", Style.FAINT) for one in replay.cut[:1]])
 
@@ -77,7 +79,7 @@ def render_device_word(case: CaseReport) -> Line:
         for name, output in device.outputs.items()
         if name not in unsteady and contradicts_replay(output)
     }
-    lossy = {name: compute_worst(o.errors) for name, o in device.outputs.items() if is_lossy(o.attribution)}
+    lossy = {name: compute_worst(o.errors) for name, o in device.outputs.items() if o.attribution is Attribution.LOSSY}
     word = _render_word(agreements, lossy)
     worse = find_worse(case)
     return (*word, Span(f", {len(worse)} STALE", Style.BAD)) if worse else word
@@ -92,11 +94,6 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
         for name, word in case.device.verdicts.items()
         if Verdict(word).is_wrong and not case.outputs.get(name, Verdict.UNKNOWN).is_wrong
     )
-
-
-def is_lossy(attribution: Attribution) -> bool:
-    """Returns whether precision was lost."""
-    return attribution is Attribution.LOSSY
 
 
 def compute_lost(replay: Replay, name: str) -> float:
@@ -116,7 +113,7 @@ def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> t
         row: list[Line] = [(Span(name),), (Span(render_verdict(verdict), verdict_style(verdict)),)]
         if replay is not None and name in replay.outputs:
             numbers = replay.outputs[name]
-            error = compute_lost(replay, name) if is_lossy(numbers.attribution) else numbers.error
+            error = compute_lost(replay, name) if numbers.attribution is Attribution.LOSSY else numbers.error
             row.append((Span(f"replay {numbers.attribution.value} {render_figure(error)}"),))
             if numbers.rows:
                 row.append((Span(f"{numbers.rows_fresh} of {numbers.rows} rows fresh, {numbers.rows_stale} stale"),))
@@ -179,8 +176,8 @@ class TroublePage:
 PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.UNEXPECTED: TroublePage(
         severity=Severity.ERROR,
-        summary="the verdicts of a case contradict what it expects, also when it is unexpectedly right",
-        help="mend the program, or change what the case expects",
+        summary="the verdicts of a case contradict its expectation; an unexpectedly right case does, too",
+        help="fix the program, or change the expectation of the case",
     ),
     TroubleKind.UNEXPLAINED: TroublePage(
         severity=Severity.ERROR,
@@ -189,13 +186,13 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     ),
     TroubleKind.INCONCLUSIVE: TroublePage(
         severity=Severity.WARNING,
-        summary="something could not be decided, and is not called right for it",
-        help="see what is not covered; a kernel that cannot be analysed can be declared",
+        summary="something could not be decided, so it does not count as right",
+        help="see `not covered`; declare the effects of a kernel that cannot be analysed",
     ),
     TroubleKind.DISAGREEMENT: TroublePage(
         severity=Severity.ERROR,
-        summary="the schedule and the numbers say what cannot both be true",
-        help="see the causes that are left: JAX, XLA, the kernel or a bug in ligerdiag; trust neither for this output",
+        summary="the schedule and the numbers contradict each other",
+        help="see the remaining causes: JAX, XLA, the kernel or a bug in ligerdiag; trust neither for this output",
     ),
     TroubleKind.NOT_ANALYSED: TroublePage(
         severity=Severity.ERROR,
@@ -210,7 +207,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.NOT_CHECKED: TroublePage(
         severity=Severity.WARNING,
         summary="the run was ended before a case's turn: by Ctrl-C, SIGTERM or its time limit",
-        help="run it again, with more time or fewer cases: what was compiled is in the cache",
+        help="run it again, with more time or fewer cases: compiled artifacts are in the cache",
     ),
 }
 
@@ -261,12 +258,12 @@ def _find_disagreements(case: CaseReport) -> Iterator[Trouble]:
     for one in case.disagreements:
         yield _make(TroubleKind.DISAGREEMENT, one.message, outputs=(one.output,), evidence=one.evidence)
     if case.status is Status.DISAGREEMENT and not case.disagreements:
-        yield _make(TroubleKind.DISAGREEMENT, "schedule and numbers cannot both be true")
+        yield _make(TroubleKind.DISAGREEMENT, "schedule and numbers contradict each other")
 
 
 def _find_mismatch(case: CaseReport) -> Iterator[Trouble]:
     if case.mismatch or case.status is Status.UNEXPECTED:
-        yield _make(TroubleKind.UNEXPECTED, case.mismatch or "the verdicts are not what the case expects")
+        yield _make(TroubleKind.UNEXPECTED, case.mismatch or "the verdicts contradict the expectation of the case")
 
 
 def _find_unexplained(case: CaseReport) -> Iterator[Trouble]:

@@ -90,7 +90,7 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
         missed[f"{count_of(failed, 'module')} that could not be analysed"] = 1
     skipped = sum(case.status is Status.NOT_CHECKED for case in report.cases)
     if skipped:
-        missed[f"{count_of(skipped, report.noun.value)} that the run was ended before: nothing is known of them"] = 1
+        missed[f"{count_of(skipped, report.noun.value)} that the run did not reach: nothing is known about them"] = 1
     if not missed:
         return (*lines, (Span("not covered: ", Style.STRONG), Span("nothing")))
     for text, times in missed.most_common(MAX_NOT_COVERED):

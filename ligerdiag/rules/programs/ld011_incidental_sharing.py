@@ -12,11 +12,11 @@ from ligerdiag.hlo.reach import Reach
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, OrderTried, Severity
 from ligerdiag.rules.rule import (
+    DecidedBy,
     Measured,
     Party,
     Reproduction,
     Rule,
-    Settled,
     make_example,
     render_error,
 )
@@ -305,5 +305,5 @@ masked away are reported all the same, and the finding says so where replay sees
     good=(REVERSED_OUT_OF_PLACE, SCALED_IN_PLACE),
     check=check,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

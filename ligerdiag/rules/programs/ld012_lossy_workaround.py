@@ -8,11 +8,11 @@ from ligerdiag.hlo.module import find_user_line
 from ligerdiag.model.findings import FAR, Attribution, Finding, Replay, Severity, Verdict
 from ligerdiag.rules.rule import (
     ALIASED,
+    DecidedBy,
     Measured,
     Reproduction,
     Rule,
     RuleKind,
-    Settled,
     make_example,
     render_difference,
     render_error,
@@ -231,5 +231,5 @@ rounding: see LD016.""",
     good=(ALIASED,),
     check=check,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

@@ -10,7 +10,7 @@ from ligerdiag.effects.call import carries_kernel
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
-from ligerdiag.rules.rule import ALIASED, Measured, Party, Reproduction, Rule, Settled, make_example
+from ligerdiag.rules.rule import ALIASED, DecidedBy, Measured, Party, Reproduction, Rule, make_example
 
 _BROKEN = "LD022"
 _NOT_WRITTEN = frozenset({Access.NONE, Access.READ})
@@ -178,5 +178,5 @@ in the memory before is called fresh.""",
     good=(ALIASED,),
     check=check,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from ligerdiag.model.findings import FAR, Finding, Severity
 from ligerdiag.rules.programs.ld012_lossy_workaround import HELP, NOTHING_LEFT, find_rounded
 from ligerdiag.rules.rule import (
+    DecidedBy,
     Measured,
     Reproduction,
     Rule,
     RuleKind,
-    Settled,
     check_nothing,
     make_example,
     render_difference,
@@ -135,5 +135,5 @@ else on purpose is reported.""",
     good=(SAME_AS_REFERENCE,),
     check=check_nothing,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

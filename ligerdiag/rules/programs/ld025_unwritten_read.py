@@ -9,7 +9,7 @@ from ligerdiag.effects.access import OldRead
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity, SourceLine, UnwrittenRead
-from ligerdiag.rules.rule import Measured, Party, Reproduction, Rule, Settled, make_example
+from ligerdiag.rules.rule import DecidedBy, Measured, Party, Reproduction, Rule, make_example
 from ligerdiag.rules.wording import advise_zeros, render_at
 
 _BROKEN = "LD022"
@@ -224,7 +224,7 @@ asked of the static finding: it says so where the replay's outputs do not depend
     good=(SUM_ONTO_ZERO, WRITTEN_FIRST),
     check=check,
     measure=measure,
-    settled=Settled.STATICALLY,
+    decided_by=DecidedBy.SCHEDULE,
     reproduced=(
         Reproduction(
             report="jax-ml/jax#24117",

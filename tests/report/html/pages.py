@@ -1,4 +1,4 @@
-"""Reading pages as a browser would: what is linked, what is there, and whether every element is closed."""
+"""Reads pages as a browser would: links, texts, and whether every element is closed."""
 
 import re
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The band: what stands in the bytes, who reads it, and labels that do not meet."""
+"""The band: the contents of the bytes, their readers, and labels that do not overlap."""
 
 from dataclasses import replace
 from itertools import pairwise

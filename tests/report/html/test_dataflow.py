@@ -1,4 +1,4 @@
-"""The graph from kernel to outputs: what is on it, where it stands, and the edge that is missing."""
+"""The graph from the kernel to the outputs: its nodes, their positions, and the missing edge."""
 
 from dataclasses import replace
 from itertools import combinations

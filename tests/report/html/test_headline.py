@@ -83,7 +83,7 @@ ALLOWED = Suppression(kind=SuppressionKind.CONFIG, reason="known", where="pyproj
         ),
     ],
 )
-def test_a_headline_is_green_only_where_nothing_stands_below(case: CaseReport, sign: str, count: str) -> None:
+def test_a_headline_is_green_only_without_findings(case: CaseReport, sign: str, count: str) -> None:
     headline = compute_headline(case)
     assert (headline.sign, headline.count) == (sign, count)
 
@@ -101,7 +101,7 @@ def test_no_status_makes_a_headline_green_above_a_finding(status: Status, severi
     [
         (Verdict.FRESH, "the schedule keeps to"),
         (Verdict.LATENT, "this schedule happens to keep to"),
-        (Verdict.UNKNOWN, "what the schedule does could not be decided"),
+        (Verdict.UNKNOWN, "not every output could be decided"),
     ],
 )
 def test_wrong_numbers_claim_no_more_of_the_schedule_than_is_known(other: Verdict, start: str) -> None:
@@ -171,7 +171,7 @@ def test_an_allowed_finding_is_the_subject_of_no_page_that_has_a_wrong_output_of
     assert find_subject(case).kernel == "late"
 
 
-def test_the_call_line_stands_in_the_head(tmp_path: Path) -> None:
+def test_the_head_shows_the_line_of_the_call(tmp_path: Path) -> None:
     file = tmp_path / "kernels.py"
     file.write_text("\n\n    y = jt.triton_call(x, kernel=ce_kernel)\n", encoding="utf-8")
     call = make_finding(rule="LD006", severity=Severity.WARNING, outputs=())

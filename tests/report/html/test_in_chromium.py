@@ -203,7 +203,7 @@ def test_what_has_the_focus_can_be_seen(browser: "playwright_api.Browser", pages
                 assert owner.screenshot() != before
 
 
-def test_j_and_k_step_through_what_happens(browser: "playwright_api.Browser", pages: Path) -> None:
+def test_the_keys_j_and_k_step_through_the_accesses(browser: "playwright_api.Browser", pages: Path) -> None:
     def find_focus(visit: Visit) -> str | None:
         return visit.page.evaluate("document.activeElement.getAttribute('href')")
 

@@ -24,7 +24,7 @@ def test_the_index_is_well_formed_and_links_every_case() -> None:
     assert {link for link in reader.links if link.startswith("#")} - {"#main"} <= {f"#{name}" for name in reader.ids}
 
 
-def test_the_index_says_how_many_of_what() -> None:
+def test_the_index_counts_cases_by_status() -> None:
     text = compute_text(render_index_html(make_report(*CASES)))
     assert "3 cases" in text
     assert "1 could not analyse" in text
@@ -32,7 +32,7 @@ def test_the_index_says_how_many_of_what() -> None:
     assert "XLA aborted" in text
 
 
-def test_the_index_says_notes_and_unused_suppressions() -> None:
+def test_the_index_shows_notes_and_unused_suppressions() -> None:
     text = compute_text(render_index_html(make_report(*CASES, notes=("two modules",), unused_suppressions=(UNUSED,))))
     assert "note: two modules" in text
     assert "LD001 at pyproject.toml 1: nothing to allow (its reason: once)" in text

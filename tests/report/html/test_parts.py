@@ -1,4 +1,4 @@
-"""The small things: names of files, sentences in parts, lines that fit, plots, packed text, headlines."""
+"""Parts of pages: file names, sentences, broken lines, plots, packed text, headlines."""
 
 import gzip
 from base64 import b64decode
@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_left_out_of_the_middle() -> None:
     assert compute_lines("%input_multiply_reduce_subtract_fusion.12", 15, 2)[-1].endswith("fusion.12")
 
 
-def test_errors_stay_on_the_axis_and_what_is_no_number_has_no_dot() -> None:
+def test_errors_stay_on_the_axis_and_nan_has_no_dot() -> None:
     numbers = {
         "loss": make_numbers(error=0.0),
         "input": make_numbers(Attribution.STALE, error=float("inf")),
@@ -133,7 +133,7 @@ def test_the_headline_counts_the_worst(outputs: dict[str, Verdict], count: str) 
     assert compute_headline(make_case(outputs=outputs)).count == count
 
 
-def test_the_headline_of_a_copy_says_that_it_is_one() -> None:
+def test_the_headline_of_a_read_of_a_copy_says_so() -> None:
     view = make_view()
     accesses = tuple(access for access in view.accesses if access.step != 6)
     headline = compute_headline(make_case(view=make_view(accesses=accesses)))

@@ -1,4 +1,4 @@
-"""Where verdict and numbers differ, each cause has its evidence; ligerdiag is accused when nothing else is left."""
+"""The evidence for each cause of a contradiction; ligerdiag is the cause if no other one is left."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where a case is defined, read from its file and not imported."""
+"""The line that defines a case, found without importing its file."""
 
 from pathlib import Path
 
