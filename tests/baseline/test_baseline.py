@@ -41,7 +41,7 @@ def change(path: str, value: Any) -> str:
     return json.dumps(top)
 
 
-def test_what_is_written_is_read_again_without_folders() -> None:
+def test_a_baseline_is_read_again_without_folders() -> None:
     text = render_baseline(BASELINE)
     assert "/home/me" not in text
     assert render_baseline(parse_baseline(text)) == text
@@ -104,7 +104,7 @@ def test_joined_baselines_keep_entries_that_the_newer_one_lacks() -> None:
         (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "is there twice"),
     ],
 )  # fmt: skip
-def test_what_is_no_baseline_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_baseline_is_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(FieldError, match=message):
         parse_baseline(text)
     path = tmp_path / "b.json"

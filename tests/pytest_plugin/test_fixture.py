@@ -74,7 +74,7 @@ def test_the_error_has_the_report_as_data(run) -> None:
     """).assert_outcomes(passed=1)
 
 
-def test_a_call_outweighs_a_marker_and_a_marker_the_command_line_and_that_the_configuration(run) -> None:
+def test_a_call_takes_precedence_over_marker_command_line_and_configuration_in_this_order(run) -> None:
     text = """
         import pytest
         from conftest import asked
@@ -164,7 +164,7 @@ def test_the_configuration_decides_which_findings_fail(run) -> None:
     run(text, pyproject__toml=ini).assert_outcomes(failed=2)
 
 
-def test_what_is_allowed_and_the_cache_come_from_the_project(run, tmp_path) -> None:
+def test_suppressions_and_the_cache_come_from_the_project(run, tmp_path) -> None:
     table = (
         '[tool.ligerdiag]\nsuppress = [{rule = "LD006", reason = "known"}]\n'
         '[tool.pytest.ini_options]\nligerdiag_cache_dir = "here"\n'
@@ -238,7 +238,7 @@ CASES = (
 """
 
 
-def test_a_marker_makes_one_test_of_each_case_and_holds_it_against_its_expectation(pytester: pytest.Pytester) -> None:
+def test_a_marker_makes_one_test_of_each_case_with_its_expectation(pytester: pytest.Pytester) -> None:
     (pytester.path / "cases").mkdir()
     (pytester.path / "cases" / "mine.py").write_text(CASES)
     (pytester.path / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '0'\n")

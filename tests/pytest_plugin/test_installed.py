@@ -73,7 +73,7 @@ def test_ligerdiag_is_that_of_the_wheel(run: Run, environment: Path, project: Pa
     assert said.out.startswith(str(environment)), said
 
 
-def test_what_the_commands_read_is_in_the_wheel(run: Run, project: Path, tmp_path: Path) -> None:
+def test_files_that_the_commands_read_are_in_the_wheel(run: Run, project: Path, tmp_path: Path) -> None:
     assert run("-m", "ligerdiag", "--version", cwd=project).out.startswith("ligerdiag 0.")
     assert "h100" in run("-m", "ligerdiag", "targets", cwd=project).out
     assert "seed" in run("-m", "ligerdiag", "toolchains", cwd=project).out
@@ -100,7 +100,7 @@ def test_the_traceback_ends_in_the_users_line(first_run: Outcome) -> None:
     assert "ligerdiag/pytest_plugin" not in first_run.out.replace("\\", "/").partition("= FAILURES =")[2]
 
 
-def test_two_processes_say_the_same_from_the_same_cache(run: Run, project: Path, first_run: Outcome) -> None:
+def test_two_processes_give_the_same_report_from_the_same_cache(run: Run, project: Path, first_run: Outcome) -> None:
     again = run("-m", "pytest", "-p", "no:cacheprovider", "-n", "2", cwd=project)
     assert again.code == first_run.code == 1, again
     assert "1 failed, 4 passed" in again.out

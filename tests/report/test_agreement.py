@@ -59,7 +59,7 @@ def test_the_distance_to_the_stale_prediction_decides_whether_fresh_numbers_can_
 
 
 @pytest.mark.parametrize(("error", "said"), [(0.0, D), (2.5e-6, D), (2.6e-6, S), (9e-6, S)])
-def test_fresh_numbers_further_away_than_roundings_take_them_say_nothing_to_a_stale_term(
+def test_fresh_numbers_further_away_than_roundings_do_not_contradict_a_stale_term(
     error: float, said: Agreement
 ) -> None:
     replay = make_replay({"w": make_numbers(error=error)})
@@ -80,7 +80,7 @@ def test_fresh_numbers_of_an_output_that_misses_one_write_of_two_say_nothing() -
         assert len(compute_disagreements({"w": Verdict.STALE}, findings, replay, None)) == (said is D)
 
 
-def test_what_was_not_replayed_says_nothing() -> None:
+def test_an_artifact_without_a_replay_says_nothing() -> None:
     for replay in (None, make_refused(ReplayState.TOO_LARGE, "42 s"), make_refused(ReplayState.FAILED, "died")):
         assert compute_replay_agreements(OUTPUTS, replay) == {}
         assert compute_disagreements(OUTPUTS, (), replay, None) == ()
@@ -193,7 +193,7 @@ def test_a_device_on_which_nothing_ran_says_nothing() -> None:
     assert compute_disagreements(OUTPUTS, (), None, make_device(error="no GPU", outputs={})) == ()
 
 
-def test_what_a_device_computes_for_an_output_that_races_contradicts_nobody() -> None:
+def test_a_device_contradicts_nothing_about_an_output_that_races() -> None:
     output = with_input(attribution=Attribution.FRESH, errors=(1e-7,), distance=12345.0, replay_error=2e-4)
     device = make_device(outputs={"input": output})
     assert len(compute_disagreements({"input": Verdict.STALE}, (), None, device)) == 2
@@ -203,7 +203,7 @@ def test_what_a_device_computes_for_an_output_that_races_contradicts_nobody() ->
     assert len(compute_disagreements({"input": Verdict.STALE}, (elsewhere,), None, device)) == 2
 
 
-def test_what_a_device_computes_where_a_kernel_is_tried_out_in_place_contradicts_nobody() -> None:
+def test_a_device_contradicts_nothing_if_a_kernel_is_tried_in_place() -> None:
     output = with_input(attribution=Attribution.NEITHER, errors=(math.nan,), replay_error=2e-4)
     device = make_device(outputs={"input": output}, verdicts={"input": "fresh"})
     assert len(compute_disagreements({"input": Verdict.FRESH}, (), None, device)) == 2

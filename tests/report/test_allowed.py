@@ -174,7 +174,7 @@ def test_a_terminal_counts_allowed_findings_and_lists_them_with_verbose() -> Non
     assert "reason: the reader only logs\n   by:     train.py:40\n   in:     one, two\n" in told
 
 
-def test_what_is_allowed_in_a_case_that_is_as_expected_is_not_listed_either() -> None:
+def test_allowed_findings_of_an_expected_case_are_not_listed() -> None:
     case = make_case(outputs={"a": LATENT}, findings=(found("LD003", "a"), found("LD006", allowed=False)))
     text = render_terminal(make_report(case))
     assert "warning[LD006]" in text
@@ -191,7 +191,7 @@ def test_json_has_suppressions_and_unused_ones() -> None:
     ]
 
 
-def test_what_is_not_used_fails_a_strict_run_only() -> None:
+def test_an_unused_suppression_fails_a_strict_run_only() -> None:
     report = make_report(make_case(), unused_suppressions=make_allowed().unused_suppressions)
     assert compute_exit_code(report, fail_on=FailOn.WARNING, strict=False) == 0
     assert compute_exit_code(report, fail_on=FailOn.NEVER, strict=True) == 1

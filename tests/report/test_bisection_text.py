@@ -30,7 +30,7 @@ def test_evidence_answers_notes_and_totals_follow_the_table() -> None:
     )
 
 
-def test_columns_that_no_row_has_anything_for_are_not_shown() -> None:
+def test_empty_columns_are_not_shown() -> None:
     bisection = make_bisection(columns=(), rows=(BisectionRow(label="a", word="right"),), toolchain="")
     lines = render_bisections([bisection]).splitlines()
     assert lines[0] == "edges of flce[hidden] on h100"
@@ -65,6 +65,6 @@ def test_names_that_would_paint_the_terminal_do_not() -> None:
     assert "\x1b" not in text
 
 
-def test_several_bisections_stand_apart() -> None:
+def test_several_bisections_have_blank_lines_between_them() -> None:
     text = render_bisections([make_bisection(), make_bisection(target="a100")])
     assert "in 2.5 s\n\n\nedges of flce[hidden] on a100, jax-0.11.2\n" in text

@@ -75,7 +75,9 @@ def test_an_operand_that_is_no_name_gets_one(tmp_path: Path) -> None:
         ("both = jt.triton_call(x, y, kernel=k, out_shape=(o, p))\n", 2, "*both, x"),
     ],
 )
-def test_the_results_are_those_of_today_and_one_more(tmp_path: Path, code: str, outputs: int, results: str) -> None:
+def test_the_patch_assigns_the_present_results_and_one_more(
+    tmp_path: Path, code: str, outputs: int, results: str
+) -> None:
     text = patch(tmp_path, code, target=BEFORE, line=code.count("\n"), outputs=outputs)
     assert text.startswith(f"`{results} = call_in_place(x, y, written=0, outputs=")
 

@@ -26,7 +26,7 @@ def found(
     )
 
 
-def test_one_line_that_goes_wrong_in_one_way_is_one_cause_whatever_rules_and_layers_say_it() -> None:
+def test_one_line_that_goes_wrong_in_one_way_is_one_cause_for_all_rules_and_layers() -> None:
     findings = [found(rule, number=n) for n in range(8) for rule in ("LD002", "LD001", "LD003", "LD006")]
     (cause,) = compute_causes(findings, OUTPUTS)
     assert cause.rule == "LD001"
@@ -42,7 +42,7 @@ def test_other_lines_kernels_and_operands_are_other_causes() -> None:
     assert len(compute_causes(findings, OUTPUTS)) == 4
 
 
-def test_the_function_of_a_line_does_not_tell_calls_apart() -> None:
+def test_the_function_of_a_line_does_not_distinguish_calls() -> None:
     assert len(compute_causes([found(), found(call=replace(CALL, function="f"))], OUTPUTS)) == 1
 
 
@@ -85,7 +85,7 @@ def test_readers_of_one_line_are_one_line_and_their_number() -> None:
     assert all(text.endswith("; 3 more reads there") for text in reads)
 
 
-def test_who_reads_around_several_calls_is_kept_of_each_where_nobody_knows_who_is_meant() -> None:
+def test_readers_around_several_calls_are_kept_for_each_without_a_program() -> None:
     evidence = [
         (("kernel", "stores"), ("before", f"%early.{n} reads"), ("after", f"%late.{n} reads")) for n in range(2)
     ]

@@ -77,7 +77,7 @@ def test_a_difference_lists_changes_that_matter_and_with_verbose_the_others() ->
     assert fusion in show(MOVED, verbose=True)
 
 
-def test_what_does_not_fit_has_a_line_for_each_side() -> None:
+def test_a_difference_that_does_not_fit_has_a_line_for_each_side() -> None:
     lines = show(MOVED, width=40)
     assert max(map(len, lines)) <= 60
     assert "    a100: after" in lines

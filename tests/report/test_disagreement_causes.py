@@ -44,7 +44,7 @@ def compare(*findings: Finding, failed: tuple[str, ...] = ()) -> dict[str, str]:
     return {**dict(found[0].evidence), "help": found[0].help} if found else {}
 
 
-def test_without_a_finding_nothing_but_ligerdiag_is_left(party: Party) -> None:
+def test_without_a_finding_only_ligerdiag_is_left(party: Party) -> None:
     said = compare()
     assert said["help"] == NOTHING_LEFT
     assert said["ligerdiag"] == "possible: all others are ruled out"
@@ -72,7 +72,9 @@ def test_an_error_about_the_output_is_the_explanation(party: Party) -> None:
     ],
     ids=["a warning", "about no output", "allowed"],
 )
-def test_a_finding_that_does_not_show_it_leaves_the_cause_open(party: Party, changes: dict[str, Any]) -> None:
+def test_a_finding_that_does_not_reach_the_output_leaves_the_cause_possible(
+    party: Party, changes: dict[str, Any]
+) -> None:
     said = compare(find_mistake(party, **changes))
     assert said["help"] == SOMETHING_LEFT
     assert said[party.value].startswith("possible: ")
@@ -92,7 +94,7 @@ def test_a_rule_that_failed_rules_nothing_out(party: Party) -> None:
     assert said["help"] == SOMETHING_LEFT
 
 
-def test_a_party_that_no_rule_looks_at_stays_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_party_without_rules_stays_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disagreement_causes, "RULES", ())
     standings = [one.standing for one in list_possible_causes("w", ())]
     assert standings == [CauseStanding.POSSIBLE] * 4

@@ -77,7 +77,7 @@ def test_no_hidden_write_but_an_expectation_is_compared() -> None:
     assert compute_status({"a": FRESH}, (), "hazard", Coverage(kernels=1))[0] is Status.UNEXPECTED
 
 
-def test_what_is_not_covered_is_never_clean() -> None:
+def test_a_case_with_incomplete_coverage_is_never_clean() -> None:
     coverage = Coverage(kernels=1, hidden_writes=1, not_covered=("opcode `domain`",))
     assert compute_status({"a": FRESH}, (), None, coverage)[0] is Status.INCONCLUSIVE
 

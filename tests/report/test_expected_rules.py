@@ -36,7 +36,7 @@ def test_rules_are_compared_only_if_a_case_expects_some(fired: tuple[str, ...]) 
     assert judge(*fired, wanted=None) == (Status.EXPECTED, "")
 
 
-def test_exactly_the_rules_that_are_expected_are_as_expected_however_often_they_fire() -> None:
+def test_exactly_the_expected_rules_are_as_expected_however_many_findings_they_have() -> None:
     assert judge("LD006", "LD009", "LD009", wanted=("LD009", "LD006")) == (Status.EXPECTED, "")
 
 
@@ -67,11 +67,11 @@ def test_contradictions_of_verdicts_and_of_rules_are_both_shown() -> None:
 
 @pytest.mark.parametrize("fired", [(), ("LD016",)])
 @pytest.mark.parametrize("wanted", [(), ("LD016",)])
-def test_a_rule_that_is_not_settled_is_not_compared_either_way(fired: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+def test_an_undecided_rule_is_not_compared_either_way(fired: tuple[str, ...], wanted: tuple[str, ...]) -> None:
     assert judge(*fired, wanted=wanted, undecided_rules=frozenset({"LD016"})) == (Status.EXPECTED, "")
 
 
-def test_what_is_inconclusive_stays_so_where_a_rule_is_missing_and_not_where_one_is_too_many() -> None:
+def test_an_inconclusive_case_stays_so_without_an_expected_rule_and_not_with_an_unexpected_one() -> None:
     assert judge(wanted=("LD009",), verdict=Verdict.UNKNOWN)[0] is Status.INCONCLUSIVE
     assert judge("LD009", wanted=(), verdict=Verdict.UNKNOWN)[0] is Status.UNEXPECTED
 
@@ -81,7 +81,7 @@ def test_an_id_that_no_rule_has_is_refused_with_the_known_ones() -> None:
         parse_expected_rules(("LD999?",), beside="fresh")
 
 
-def test_a_name_in_the_place_of_an_id_is_refused_with_the_id() -> None:
+def test_a_name_instead_of_an_id_is_refused_with_the_id() -> None:
     with pytest.raises(InputError, match="rule's id LD009 in `expected_rules` but got `caller-clobbered`"):
         parse_expected_rules(("caller-clobbered",), beside="fresh")
 

@@ -12,7 +12,7 @@ EVERY = (
 )
 
 
-def test_a_tree_that_is_meant_as_a_whole_is_one_pattern() -> None:
+def test_a_tree_that_is_selected_as_a_whole_is_one_pattern() -> None:
     names = [name for name in EVERY if name.startswith("params") or ".mu." in name]
     assert fold_names(names, EVERY) == ("`params.*`", "`opt_state.0.mu.*`")
 
@@ -33,7 +33,7 @@ def test_a_single_leaf_has_no_star_and_a_strange_name_stays() -> None:
     assert fold_names(["loss", "elsewhere"], EVERY) == ("`loss`", "`elsewhere`")
 
 
-def test_what_cannot_be_folded_is_counted() -> None:
+def test_names_that_cannot_be_folded_are_counted() -> None:
     every = [f"output {number}" for number in range(40)]
     assert render_patterns(every[:20], every).endswith("`output 6` and 13 more")
 

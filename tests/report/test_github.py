@@ -88,7 +88,7 @@ def test_an_unexpected_verdict_is_annotated_at_the_definition_of_the_case(tmp_pa
     assert command["message"].startswith("expected `w` stale\n")
 
 
-def test_what_is_as_expected_or_allowed_is_only_counted() -> None:
+def test_expected_and_allowed_findings_are_only_counted() -> None:
     said = Suppression(kind=SuppressionKind.CONFIG, reason="r", where="w")
     allowed = make_case("b", Status.ALLOWED, expected=None, outputs={}, findings=(make_finding(suppressed=said),))
     text = render_github(make_report(make_case(findings=(make_finding(),)), allowed), repository=REPOSITORY)

@@ -31,7 +31,7 @@ def test_output_meets_the_schema(report: CheckReport, exit_code: int | None) -> 
 
 
 @pytest.mark.parametrize("line", [-5, -(2**31), 0])
-def test_a_line_that_there_cannot_be_is_one_that_is_not_known(line: int) -> None:
+def test_an_impossible_line_number_is_unknown(line: int) -> None:
     finding = make_finding(source=SourceLine(file="train.py", line=line))
     rendered = json.loads(render_json(make_report(make_case(findings=(finding,)))))
     assert rendered["cases"][0]["findings"][0]["source"] == {"file": "train.py", "line": None, "function": ""}

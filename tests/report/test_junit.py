@@ -156,12 +156,12 @@ def test_a_suite_is_a_target_and_no_case_is_lost() -> None:
     ("source", "name"),
     [("/repo/cases/seed.py", "cases.seed"), ("/elsewhere/seed.py", "flce"), ("", "flce")],
 )
-def test_a_test_is_called_as_pytest_would_call_it(source: str, name: str) -> None:
+def test_a_test_has_the_name_that_pytest_would_give_it(source: str, name: str) -> None:
     ((test,),) = JUnitXml.fromstring(render(make_report(make_case(source=source))).encode())
     assert (test.classname, test.name) == (name, "flce[hidden]")
 
 
-def test_what_xml_cannot_hold_is_dropped() -> None:
+def test_characters_that_xml_does_not_allow_are_dropped() -> None:
     evil = "a\x00b\x1b[31mc\x08d\ufffee\udcfff]]>&<"
     case = make_case(
         evil, Status.ERROR, error=evil, log_tail=f"{evil}\n{evil}", coverage=Coverage(not_covered=(evil,)), target=evil

@@ -28,7 +28,7 @@ def test_a_page_says_how_the_run_ended_and_closes_what_it_opens(report: CheckRep
     assert text.count("<details>") == text.count("</details>") > 0
 
 
-def test_what_needs_attention_comes_before_the_rest() -> None:
+def test_cases_that_need_attention_come_first() -> None:
     cases = [make_case("well", findings=(make_finding(),)), make_case("ill", Status.UNEXPECTED, mismatch="m")]
     text = render_markdown(make_report(*cases), exit_code=1)
     attention, _, rest = text.partition("<details><summary>All cases (2)</summary>")

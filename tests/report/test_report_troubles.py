@@ -26,7 +26,7 @@ def test_an_unknown_output_is_a_trouble_unless_the_case_expects_it() -> None:
     assert list_kinds(make_case(outputs=outputs, expected={"a": "unknown", "b": "stale"})) == []
 
 
-def test_what_is_not_covered_is_the_reason_of_an_inconclusive_case() -> None:
+def test_incomplete_coverage_is_the_reason_of_an_inconclusive_case() -> None:
     case = make_case(status=Status.INCONCLUSIVE, outputs={}, coverage=Coverage(not_covered=("a loop", "a sort")))
     (trouble,) = list_troubles(case)
     assert trouble.message == "not everything could be decided"
@@ -42,7 +42,7 @@ def test_a_verdict_without_a_finding_weighs_as_it_does_for_the_exit_code(verdict
     assert (trouble.kind, trouble.severity) == (TroubleKind.UNEXPLAINED, severity)
 
 
-def test_a_verdict_that_a_finding_explains_is_no_trouble_of_its_own() -> None:
+def test_a_verdict_that_a_finding_explains_is_no_trouble() -> None:
     findings = (make_finding(outputs=("a",)),)
     assert (
         list_kinds(make_case(status=Status.FINDINGS, expected=None, outputs={"a": Verdict.STALE}, findings=findings))
@@ -63,7 +63,7 @@ def test_a_disagreement_that_contradicts_the_expectation_shows_both() -> None:
     assert list_kinds(make_case(status=Status.DISAGREEMENT, mismatch="m")) == ["disagreement", "unexpected-verdict"]
 
 
-def test_a_finding_counts_unless_somebody_allows_or_the_case_expects_it() -> None:
+def test_a_finding_counts_unless_it_is_allowed_or_expected() -> None:
     said = Suppression(kind=SuppressionKind.CONFIG, reason="known", where="w")
     plain, allowed, drift = make_finding(), make_finding(suppressed=said), make_finding(rule="LD015")
     expected = make_case(findings=(plain, allowed, drift), expected="hazard")
@@ -83,6 +83,6 @@ def test_a_finding_counts_unless_somebody_allows_or_the_case_expects_it() -> Non
         ("a:" + "9" * 5000, "", 0),
     ],
 )
-def test_a_place_is_read_as_it_is_written(text: str, file: str, line: int) -> None:
+def test_a_rendered_place_is_parsed_again(text: str, file: str, line: int) -> None:
     place = parse_place(text)
     assert (place.file, place.line) == (file or text, line)

@@ -95,12 +95,12 @@ def test_every_finding_is_a_result_and_none_are_joined(report: CheckReport) -> N
         (REPORTS["a replay that died"].cases[0], "no-numbers"),
     ],
 )
-def test_what_is_wrong_beside_findings_does_not_vanish(case: CaseReport, rule: str) -> None:
+def test_troubles_beside_findings_do_not_vanish(case: CaseReport, rule: str) -> None:
     assert find_one(case)["ruleId"] == rule
 
 
 @pytest.mark.parametrize("status", [Status.EXPECTED, Status.CLEAN, Status.NOTHING, Status.ALLOWED])
-def test_a_case_that_is_well_without_findings_has_no_result(status: Status) -> None:
+def test_a_right_case_without_findings_has_no_result(status: Status) -> None:
     assert render_results(make_case(status=status, outputs={"a": Verdict.FRESH})) == []
 
 
@@ -136,7 +136,7 @@ def test_a_file_has_a_uri_by_its_location(file: str, line: int, expected: dict[s
 
 
 @pytest.mark.parametrize("source", [None, SourceLine(file="<string>", line=1)])
-def test_without_a_line_of_the_user_the_case_then_the_artifact_then_the_root_is_pointed_at(
+def test_without_a_line_of_the_user_a_result_points_at_the_case_else_the_artifact_else_the_root(
     source: SourceLine | None,
 ) -> None:
     case = replace(found(source=source), source="/repo/cases/a.py", artifact="/dump/a.pb")
@@ -164,7 +164,7 @@ def test_the_callers_and_the_case_are_related_places() -> None:
     assert places == [(1, "model.py", {"startLine": 7}), (2, "run.py", {"startLine": 9}), (3, "cases/a.py", None)]
 
 
-def test_what_somebody_allows_is_kept_and_marked_with_the_reason() -> None:
+def test_allowed_findings_are_kept_and_marked_with_the_reason() -> None:
     said = Suppression(kind=SuppressionKind.IN_CODE, reason="only logged", where="train.py:40")
     (suppression,) = find_one(found(suppressed=said))["suppressions"]
     assert (suppression["kind"], suppression["justification"]) == ("inSource", "only logged")
@@ -174,7 +174,7 @@ def test_what_somebody_allows_is_kept_and_marked_with_the_reason() -> None:
     assert (suppression["kind"], suppression["justification"]) == ("external", "tracked")
 
 
-def test_what_a_case_expects_is_kept_and_marked_and_a_drift_is_not_excused() -> None:
+def test_expected_findings_are_kept_and_marked_and_a_drift_is_not_excused() -> None:
     findings = (make_finding(), make_finding(rule="LD015"))
     expected, drift = render_results(make_case(findings=findings, expected={"w": "stale"}, expected_rules=("LD002",)))
     (suppression,) = expected["suppressions"]

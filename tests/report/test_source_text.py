@@ -43,7 +43,7 @@ def test_nothing_outside_of_the_roots_is_read(mine: Path, name: str) -> None:
     assert load(mine.parent / "mine-too" / "train.py", mine) == ""
 
 
-def test_a_link_out_of_the_root_leads_nowhere(mine: Path) -> None:
+def test_a_link_out_of_the_root_is_not_followed(mine: Path) -> None:
     (mine / "link.py").symlink_to(mine.parent / "other" / "train.py")
     (mine / "folder").symlink_to(mine.parent / "other")
     (mine / "environ.py").symlink_to("/proc/self/environ")

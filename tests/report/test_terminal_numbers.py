@@ -120,7 +120,7 @@ def test_a_report_with_replays_at_eighty_columns() -> None:
     assert render_terminal(REPLAYED, width=80) == AT_EIGHTY
 
 
-def test_where_there_is_room_replay_is_a_column_and_a_case_is_one_line() -> None:
+def test_on_a_wide_terminal_replay_is_a_column_and_a_case_is_one_line() -> None:
     lines = render_terminal(REPLAYED, width=140).splitlines()
     assert lines[0].split() == ["case", "status", "replay", "h100"]
     words = [line.split("  ") for line in lines[:11] if line]
@@ -176,7 +176,7 @@ def test_precision_that_program_order_loses_shows_its_error_against_the_referenc
     assert "  lossy 0.25  loss fresh\n" in render_terminal(make_report(case))
 
 
-def test_targets_that_differ_in_their_replay_each_say_theirs() -> None:
+def test_targets_that_differ_in_their_replay_have_their_own() -> None:
     report = make_report(
         make_case(target="a100", replay=make_replay()),
         make_case(target="h100", replay=TOO_LARGE),
@@ -198,7 +198,7 @@ def test_a_finding_quotes_the_first_case_of_its_group_that_has_numbers() -> None
     assert "   replay: in `b`: relative error 1.2e+04, equal to the stale prediction\n" in text
 
 
-def test_why_a_case_was_not_run_on_the_device_is_said() -> None:
+def test_the_reason_why_a_case_was_not_run_on_the_device_is_shown() -> None:
     device = make_device(outputs={}, verdicts={}, error="case `flce[hidden]` needs 8 GPUs, and this machine has 1")
     text = render_terminal(make_report(make_case(device=device)))
     assert "ran on a device: 0 of 1 compared with the intended result\n" in text
@@ -223,7 +223,7 @@ def test_a_cut_replay_names_its_iterations_and_its_loop() -> None:
     assert (loop["ran"], loop["iterations"], loop["line"]["line"]) == (2, 32, 82)
 
 
-def test_numbers_that_are_the_same_right_or_stale_are_not_called_fresh() -> None:
+def test_numbers_that_cannot_tell_right_from_stale_are_not_called_fresh() -> None:
     # gradients that rounding takes to zero, before the kernel and behind it
     lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
     told = replace(lost, distance=1.0, stale_error=1.0)

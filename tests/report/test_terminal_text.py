@@ -85,7 +85,7 @@ def test_targets_stand_side_by_side() -> None:
     assert lines[1].split() == ["flce[hidden]", "as", "expected", "w", "latent", "w", "STALE"]
 
 
-def test_targets_that_differ_in_status_each_say_theirs() -> None:
+def test_targets_that_differ_in_status_have_their_own() -> None:
     report = make_report(
         make_case(target="a100", outputs={"w": Verdict.STALE}),
         make_case(target="h100", status=Status.UNEXPECTED, outputs={"w": Verdict.FRESH}, mismatch="m"),

@@ -26,7 +26,7 @@ def test_a_comment_alone_on_its_line_applies_to_the_line_below() -> None:
     assert places("def f(x):\n    # ligerdiag: allow LD003 only logged\n    return x\n") == [(2, 3)]
 
 
-def test_several_comments_stand_above_one_line_and_a_reason_goes_on() -> None:
+def test_several_comments_apply_to_one_line_and_a_reason_continues() -> None:
     code = "# ligerdiag: allow LD003 a reason that\n# goes on\n# ligerdiag: allow LD012 another\nx = 1\n"
     assert places(code) == [(1, 4), (3, 4)]
 
@@ -56,7 +56,7 @@ def test_a_comment_after_the_end_of_a_long_string_is_after_code() -> None:
         "\x00# ligerdiag: allow LD003 only logged\n",
     ],
 )
-def test_what_is_no_such_comment_allows_nothing(code: str) -> None:
+def test_other_comments_allow_nothing(code: str) -> None:
     assert parse(code) == []
 
 

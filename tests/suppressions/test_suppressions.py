@@ -150,7 +150,7 @@ def test_a_comment_in_another_file_is_unused_when_everything_was_in_the_run(modu
 
 
 @pytest.mark.parametrize("rule", ["LD012", "LD017"])
-def test_a_rule_that_had_no_say_makes_nothing_unused(module: Path, rule: str) -> None:
+def test_a_rule_without_numbers_makes_no_suppression_unused(module: Path, rule: str) -> None:
     module.write_text(f"y = 1  # ligerdiag: allow {rule} only logged\n")
     case = case_of()
     assert unused(Suppressions((entry(rule=rule),)), case, files={str(module): (case,)}, everything=True) == []
@@ -164,7 +164,7 @@ def test_a_rule_that_had_no_say_makes_nothing_unused(module: Path, rule: str) ->
         {"coverage": Coverage(hidden_writes=1, not_covered=("a loop",))},
     ],
 )
-def test_what_was_not_analysed_to_the_end_makes_nothing_unused(module: Path, changes: dict[str, object]) -> None:
+def test_a_case_that_was_not_analysed_makes_no_suppression_unused(module: Path, changes: dict[str, object]) -> None:
     case = replace(case_of(), **changes)
     assert unused(Suppressions((entry(),)), case, files={str(module): (case,)}, everything=True) == []
 

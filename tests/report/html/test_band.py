@@ -53,7 +53,7 @@ def test_labels_stay_in_their_columns(numbers: tuple[int, ...]) -> None:
     assert all(one[1] <= other[0] for one, other in pairwise(extents))
 
 
-def test_reads_of_other_bytes_hang_off_the_band() -> None:
+def test_reads_of_other_bytes_are_below_the_band() -> None:
     band = compute_band(compute_columns(make_view(), 0), "ce_kernel")
     lanes = {lane.place: lane for lane in band.lanes}
     assert set(lanes) == {Place.COPY, Place.COMPUTED_ANEW}
@@ -83,7 +83,7 @@ def test_many_right_reads_are_one_mark_and_say_so() -> None:
     assert columns[1].outputs == "out0, out1 and 38 more"
 
 
-def test_wrong_reads_are_never_put_together() -> None:
+def test_wrong_reads_never_share_a_column() -> None:
     view = make_long(40, ReadKind.STALE)
     columns = compute_columns(view, 0)
     assert len(columns) == 41 > MAX_COLUMNS
@@ -95,7 +95,7 @@ def test_a_read_of_no_kind_is_as_doubtful_as_an_unknown_one() -> None:
     assert compute_columns(view, 0)[1].sign.name == "unknown"
 
 
-def test_what_is_perhaps_written_is_never_drawn_as_written() -> None:
+def test_a_possible_write_is_never_drawn_as_a_write() -> None:
     view = make_view(buffers=(make_buffer(unknown=True),), accesses=make_accesses((3, 7, 12)))
     columns = compute_columns(view, 0)
     assert [column.after for column in columns] == [Contents.OLD, Contents.UNSURE, Contents.UNSURE]
@@ -113,7 +113,7 @@ def test_an_instruction_that_writes_where_it_reads_reads_first() -> None:
     assert columns[2].before is Contents.NEW
 
 
-def test_who_had_the_bytes_before_is_left_out() -> None:
+def test_values_that_had_the_bytes_before_are_left_out() -> None:
     before = BufferAccess(buffer=0, step=2, kind=AccessKind.REUSE)
     view = make_view(accesses=(before, *make_accesses((3, 7))))
     assert [column.sign.name for column in compute_columns(view, 0)] == ["define", "write"]

@@ -210,7 +210,7 @@ def test_an_allowed_finding_names_its_suppression() -> None:
     assert "allowed: known (config, pyproject.toml 1)" in compute_text(render(CASES["allowed"]))
 
 
-def test_why_nothing_was_replayed_is_said() -> None:
+def test_the_reason_why_nothing_was_replayed_is_shown() -> None:
     assert "too large (needs 6 GiB)" in compute_text(render(CASES["refused replay"]))
 
 

@@ -53,7 +53,7 @@ def test_a_long_way_is_one_node_that_names_its_steps() -> None:
     assert chain.steps[0] == "%fusion.100"
 
 
-def test_a_way_round_a_loop_is_drawn_and_does_not_hang() -> None:
+def test_a_way_around_a_loop_is_drawn_in_bounded_time() -> None:
     output = OutputView(name="loss", verdict=Verdict.FRESH, path=(7, 8, 7, 10))
     flow = compute_dataflow(compute_graph(make_view(outputs=(output,))))
     assert len(flow.edges) >= 4

@@ -104,7 +104,7 @@ def test_no_status_makes_a_headline_green_above_a_finding(status: Status, severi
         (Verdict.UNKNOWN, "not every output could be decided"),
     ],
 )
-def test_wrong_numbers_claim_no_more_of_the_schedule_than_is_known(other: Verdict, start: str) -> None:
+def test_a_headline_about_wrong_numbers_claims_only_known_facts_about_the_schedule(other: Verdict, start: str) -> None:
     assert compute_headline(make_case(outputs={**FRESH, "a": other}, replay=OFF)).plain.startswith(start)
 
 
@@ -125,7 +125,7 @@ def test_a_fresh_output_with_a_wrong_number_is_no_green_chip_and_comes_first() -
     ]
 
 
-def test_what_a_workaround_rounds_away_is_inexact_and_not_wrong() -> None:
+def test_an_output_that_a_workaround_rounds_is_inexact_and_not_wrong() -> None:
     rounded = make_finding(rule="LD012", severity=Severity.WARNING)
     (first, _) = list_chips(make_case(outputs=FRESH, replay=OFF, findings=(rounded,)))
     assert (first.sign, first.word) == ("warning", "fresh, inexact")

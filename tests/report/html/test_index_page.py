@@ -61,7 +61,7 @@ def test_two_hundred_cases_are_one_table_of_a_bounded_size() -> None:
     assert len(page) < 1 << 20
 
 
-def test_a_case_that_a_time_limit_left_is_not_checked_on_its_page_and_in_the_index() -> None:
+def test_a_case_after_the_time_limit_is_not_checked_on_its_page_and_in_the_index() -> None:
     case = make_case("unseen", Status.NOT_CHECKED, outputs={}, error="the run was ended by the time limit")
     report = make_report(case, interrupted=True, ended_by=Ending.TIME_LIMIT)
     assert "ended by the time limit: not every case was done" in render_index_html(report)

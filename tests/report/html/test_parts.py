@@ -71,7 +71,7 @@ def test_lines_are_never_longer_or_more_than_there_is_room(text: str, columns: i
         assert lines == (text,)
 
 
-def test_what_does_not_fit_is_left_out_of_the_middle() -> None:
+def test_a_text_that_does_not_fit_loses_its_middle() -> None:
     assert compute_shortened("%loop_add_fusion.17", 11) == "%loop…on.17"
     assert compute_lines("%input_multiply_reduce_subtract_fusion.12", 15, 2)[-1].endswith("fusion.12")
 
