@@ -30,7 +30,7 @@ FAKE = """
 
 @pytest.fixture
 def run(pytester: pytest.Pytester):
-    """Runs a test file with an api that answers what the function returns."""
+    """Runs a test file with an api that returns the result of the function."""
     pytester.makeconftest(FAKE)
 
     def run_it(text: str, *words: str, **files: str) -> pytest.RunResult:

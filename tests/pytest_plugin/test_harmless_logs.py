@@ -50,7 +50,7 @@ def test_the_log_stays_on_a_machine_with_a_gpu(
 
 @pytest.mark.skipif(any(Path(path).exists() for path in ("/dev/nvidia0", "/dev/dxg")), reason="has a GPU")
 def test_a_failing_test_that_makes_an_array_does_not_show_the_log(pytester: pytest.Pytester) -> None:
-    """Run in a process of its own, where JAX looks for its plugins for the first time."""
+    """Runs in another process, in which JAX looks for its plugins for the first time."""
     pytester.makepyfile("def test_it():\n    import jax.numpy as jnp\n    assert jnp.ones(2).sum() == 3\n")
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     done.assert_outcomes(failed=1)

@@ -15,7 +15,7 @@ from tools.running import Outcome, run_process
 ROOT = Path(__file__).parents[2]
 SAMPLE = Path(__file__).parent / "sample_project"
 UV = os.environ.get("UV", "uv")
-"""`uv run` says which one it is."""
+"""`uv run` sets it to its own path."""
 
 type Run = Callable[..., Outcome]
 
@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that has ligerdiag from the wheel, and everything else from where these tests run."""
+    """An environment that has ligerdiag from the wheel, and everything else from the environment of these tests."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=600)
     python = folder / "bin" / "python"
@@ -44,7 +44,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs the environment's Python with these words, all with one cache."""
+    """Runs the environment's Python with these arguments; all runs share one cache."""
     cache = tmp_path_factory.mktemp("cache")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON", "COV"))}
     variables |= {"LIGERDIAG_CACHE_DIR": str(cache), "COLUMNS": "120"}

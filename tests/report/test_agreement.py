@@ -177,7 +177,7 @@ def test_fresh_numbers_of_a_device_contradict_a_stale_verdict_where_they_can_tel
 
 
 def test_a_reference_alone_contradicts_no_fresh_verdict_and_settles_none() -> None:
-    """The program itself may be something else than its reference: nobody replayed it."""
+    """The program may differ from its reference; no replay shows it."""
     device = make_device(
         verdicts={"loss": "fresh", "input": "latent"}, intended_from="reference (replay was not asked for)"
     )

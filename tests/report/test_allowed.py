@@ -93,7 +93,7 @@ KNOWN = ConfigEntry(rule="LD001", reason="known", where="pyproject.toml number 1
 
 
 def conclude_stale(attribution: Attribution) -> CaseReport:
-    """A stale output that is allowed, and numbers that say this."""
+    """Returns a case with an allowed stale output, and numbers that confirm it."""
     findings = (found("LD001", "a", allowed=False),)
     judged = make_judged(expected=None, outputs={"a": STALE}, findings=findings, coverage=ANALYSED)
     concluded = conclude(judged, Suppressions((KNOWN,)), replay=make_replay({"a": make_numbers(attribution)}))

@@ -85,7 +85,7 @@ def test_the_patch_assigns_the_present_results_and_one_more(
 @pytest.mark.parametrize(
     "code",
     [
-        "loss = jt.triton_call(*xs, kernel=k, out_shape=o)\n",  # which of them is operand 0 is not said
+        "loss = jt.triton_call(*xs, kernel=k, out_shape=o)\n",  # the call does not show which of them is operand 0
         "loss = jt.triton_call(x, y, 3, kernel=k, out_shape=o)\n",  # a scalar between them shifts the numbers
         "loss = launch(x, y)\n",
         "loss = jt.triton_call(x, y, kernel=k, out_shape=o); b = jt.triton_call(y, x, kernel=k, out_shape=o)\n",

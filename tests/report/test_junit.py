@@ -29,7 +29,7 @@ ATTRIBUTES = {
     "skipped": (set(), {"type", "message"}),
     "system-out": (set(), set()),
 }
-"""Element to the attributes that it must have and may have: those of the xunit schema that pytest tests its own with."""
+"""Element to the attributes that it must have and may have: those of the xunit schema of pytest's own tests."""
 CHILDREN = {
     "testsuites": {"testsuite"},
     "testsuite": {"properties", "testcase"},

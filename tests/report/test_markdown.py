@@ -14,7 +14,7 @@ EVIL = "a|b\\|c`d``e<script>alert(1)</script>&amp; @ann #1 http://evil [x](y) *z
 
 
 def strip_code(text: str) -> str:
-    """What is left for a Markdown reader to interpret: without fenced blocks and code spans."""
+    """Returns the text that Markdown interprets, without fenced blocks and code spans."""
     text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.S | re.M)
     text = re.sub(r"<code>(?:[\w ]|&#\d+;)*</code>", "", text)
     return re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", "", text)

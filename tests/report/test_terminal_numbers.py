@@ -33,7 +33,7 @@ DISAGREEMENTS = compute_disagreements(OUTPUTS, (make_finding(outputs=("input",))
 
 
 def _forget_rules(one: Disagreement) -> Disagreement:
-    """Names none of the rules that look for causes: they grow more."""
+    """Leaves out the rules that look for causes, whose number grows."""
     evidence = tuple((label, "…" if label in CAUSES else text) for label, text in one.evidence)
     return replace(one, evidence=evidence, help="one of the causes that are left is a fact")
 
@@ -224,7 +224,7 @@ def test_a_cut_replay_names_its_iterations_and_its_loop() -> None:
 
 
 def test_numbers_that_cannot_tell_right_from_stale_are_not_called_fresh() -> None:
-    # gradients that rounding takes to zero, before the kernel and behind it
+    # gradients that rounding takes to zero, before the kernel and after it
     lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
     told = replace(lost, distance=1.0, stale_error=1.0)
     assert summarise_numbers({"w": lost, "b": lost}) == "2 outputs the same right or stale, relative error 0"

@@ -63,5 +63,5 @@ def read(page: str) -> Reader:
 
 
 def compute_text(page: str) -> str:
-    """What a reader sees, with single blanks."""
+    """Returns the visible text, with single blanks."""
     return re.sub(r"\s+", " ", " ".join(read(page).text))

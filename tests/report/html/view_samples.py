@@ -31,7 +31,7 @@ KINDS: Mapping[int, tuple[AccessKind, ReadKind, Place, tuple[str, ...]]] = {
     12: (AccessKind.READ, ReadKind.UNKNOWN, Place.COMPUTED_ANEW, ("loss", "bias")),
     14: (AccessKind.REUSE, ReadKind.NONE, Place.SAME_BYTES, ()),
 }
-"""Id of a step to what it does."""
+"""Id of a step to its access."""
 
 _NAMES = {
     1: ("%while.3", "while"),
