@@ -114,9 +114,9 @@ def compute_replay_agreements(
         return {}
     return {
         name: Agreement.SILENT
-        if said is Agreement.DISAGREES and find_shown(list_possible_causes(name, findings))
-        else said
-        for name, said in _compare_with_replay(outputs, replay, findings).items()
+        if agreement is Agreement.DISAGREES and find_shown(list_possible_causes(name, findings))
+        else agreement
+        for name, agreement in _compare_with_replay(outputs, replay, findings).items()
     }
 
 
@@ -241,8 +241,8 @@ def compute_device_agreements(
         if name in verdicts
     }
     return {
-        name: Agreement.SILENT if said is Agreement.DISAGREES and name in silent else said
-        for name, said in found.items()
+        name: Agreement.SILENT if agreement is Agreement.DISAGREES and name in silent else agreement
+        for name, agreement in found.items()
     }
 
 
@@ -314,8 +314,8 @@ def _find_differences(
 ) -> list[Disagreement]:
     found: list[Disagreement] = []
     if replay is not None and replay.state is ReplayState.DONE:
-        said = _compare_with_replay(outputs, replay, findings)
-        for name in [name for name, agreement in said.items() if agreement is Agreement.DISAGREES]:
+        agreements = _compare_with_replay(outputs, replay, findings)
+        for name in [name for name, agreement in agreements.items() if agreement is Agreement.DISAGREES]:
             evidence = _find_evidence(name, findings)
             found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
     found += _list_order_disagreements(outputs, replay)

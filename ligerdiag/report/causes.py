@@ -83,16 +83,16 @@ def list_reads(cause: Finding) -> Mapping[tuple[SourceLine | None, bool], tuple[
 def _compute_key(finding: Finding) -> _Key:
     call = finding.call
     if call is None or call.line is None:
-        said = finding.message
+        message = finding.message
         for name in sorted(finding.outputs, key=len, reverse=True):
-            said = said.replace(f"`{name}`", "")
+            message = message.replace(f"`{name}`", "")
         place = finding.source
         if place is None:
             return finding.rule, finding.message, finding.suppressed, finding.instructions
-        return finding.rule, _VARYING.sub("", said), finding.kernel, finding.operand, place, finding.suppressed
+        return finding.rule, _VARYING.sub("", message), finding.kernel, finding.operand, place, finding.suppressed
     way = _find_way(finding)
-    said = "" if way in (*_WAYS.values(), _ROOT) else _VARYING.sub("", finding.message)
-    return way, said, finding.kernel, finding.operand, (call.line.file, call.line.line), finding.suppressed
+    message = "" if way in (*_WAYS.values(), _ROOT) else _VARYING.sub("", finding.message)
+    return way, message, finding.kernel, finding.operand, (call.line.file, call.line.line), finding.suppressed
 
 
 def _find_way(finding: Finding) -> str:
@@ -175,9 +175,9 @@ def _collect_evidence(
     rest += [pair for part in leading for pair in part.evidence if pair[0] in ("before", "after", "copy")]
     kept += [pair for pair in rest if pair[0] == "write"]
     for parts in list_reads(replace(cause, parts=tuple(leading))).values():
-        said = [text for label, text in parts[0].evidence if label == "read"]
+        sentences = [text for label, text in parts[0].evidence if label == "read"]
         more = f"; {count_of(len(parts) - 1, 'more read')} there" if len(parts) > 1 else ""
-        kept += [("read", f"{text}{more}") for text in said[:1]]
+        kept += [("read", f"{text}{more}") for text in sentences[:1]]
     if not any(part.reader is not None for part in leading):
         kept += [pair for pair in cause.evidence if pair[0] == "read"]
     kept += [pair for pair in rest if pair[0] != "write"]
@@ -205,16 +205,16 @@ def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]
     """Returns one line for each other rule: the message of its only finding, or the number of its findings."""
     notes: list[tuple[str, str]] = []
     for rule in list_rules(cause)[1:]:
-        said = [part for part in cause.parts if part.rule == rule]
-        messages = dict.fromkeys(part.message for part in said)
-        if len(messages) == 1 and len(said[0].outputs) <= FEW:
-            reader = said[0].reader
+        parts = [part for part in cause.parts if part.rule == rule]
+        messages = dict.fromkeys(part.message for part in parts)
+        if len(messages) == 1 and len(parts[0].outputs) <= FEW:
+            reader = parts[0].reader
             at = "" if reader is None else render_at(reader.line, in_backward=reader.in_backward)
-            notes.append(("note", f"{rule} {_NAMES.get(rule, '')}: {said[0].message}{at}"))
+            notes.append(("note", f"{rule} {_NAMES.get(rule, '')}: {parts[0].message}{at}"))
             continue
-        names = order_names([name for part in said for name in part.outputs], dict.fromkeys(outputs))
+        names = order_names([name for part in parts for name in part.outputs], dict.fromkeys(outputs))
         reach = f" that reach {describe_names(names, outputs)}" if names else ""
-        notes.append(("note", f"{rule} {_NAMES.get(rule, '')}: {count_of(len(said), 'finding')}{reach}"))
+        notes.append(("note", f"{rule} {_NAMES.get(rule, '')}: {count_of(len(parts), 'finding')}{reach}"))
     return notes
 
 

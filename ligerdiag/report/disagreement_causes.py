@@ -114,7 +114,7 @@ def note_differences(
     """Returns the findings, with a note on each difference that they explain. explained: differences and ids of rules."""
     noted: list[Finding] = []
     for finding in findings:
-        said = [one.message for one, rules in explained if finding.rule in rules and one.output in finding.outputs]
-        notes = [("note", f"this is why {message}") for message in dict.fromkeys(said)]
+        messages = [one.message for one, rules in explained if finding.rule in rules and one.output in finding.outputs]
+        notes = [("note", f"this is why {message}") for message in dict.fromkeys(messages)]
         noted.append(replace(finding, evidence=(*finding.evidence, *notes)) if notes else finding)
     return tuple(noted)

@@ -31,8 +31,8 @@ def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], 
 
 def find_stale_pages(directory: Path, pages: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the names of Markdown files that are missing, differ, or have no source any more."""
-    there = {path.name: path.read_text(encoding="utf-8") for path in sorted(directory.glob("*.md"))}
-    return tuple(sorted(name for name in {*there, *pages} if there.get(name) != pages.get(name)))
+    existing = {path.name: path.read_text(encoding="utf-8") for path in sorted(directory.glob("*.md"))}
+    return tuple(sorted(name for name in {*existing, *pages} if existing.get(name) != pages.get(name)))
 
 
 def write_pages(directory: Path, pages: Mapping[str, str]) -> None:

@@ -292,11 +292,11 @@ def _render_locations(place: SourceLine | None, logical: list[JsonObject], repos
     return [{"physicalLocation": physical, **({"logicalLocations": logical} if logical else {})}]
 
 
-def _render_suppression(said: Suppression | None, justification: str, repository: Repository) -> JsonObject:
+def _render_suppression(suppressed: Suppression | None, justification: str, repository: Repository) -> JsonObject:
     suppression: JsonObject = {"kind": "external", "status": "accepted", "justification": justification}
-    if said is not None and said.kind is SuppressionKind.IN_CODE:
+    if suppressed is not None and suppressed.kind is SuppressionKind.IN_CODE:
         suppression["kind"] = "inSource"
-        suppression["location"] = {"physicalLocation": render_physical(parse_place(said.where), repository)}
+        suppression["location"] = {"physicalLocation": render_physical(parse_place(suppressed.where), repository)}
     return suppression
 
 

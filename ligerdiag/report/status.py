@@ -225,8 +225,8 @@ def _compute_contradictions(outputs: Mapping[str, Verdict], allowed: Mapping[str
             lines.append(f"expected `{name}` {alternatives} but it is {verdict.value}")
     missing = [f"`{name}`" for name in allowed if name != _ALL and name not in outputs]
     if missing:
-        there = ", ".join(f"`{name}`" for name in outputs) or "none"
-        lines.append(f"expected an output {', '.join(missing)} but the outputs are {there}")
+        known = ", ".join(f"`{name}`" for name in outputs) or "none"
+        lines.append(f"expected an output {', '.join(missing)} but the outputs are {known}")
     return lines
 
 
@@ -365,9 +365,9 @@ def _conclude(
 
     status, mismatch = judge(outputs)
     if device is not None and device.verdicts and status is not Status.UNEXPECTED:
-        there, why = judge({name: Verdict(word) for name, word in device.verdicts.items()})
-        if there in (Status.UNEXPECTED, Status.FINDINGS):
-            status, mismatch = there, f"on {device.device}: {why}" if why else ""
+        device_status, why = judge({name: Verdict(word) for name, word in device.verdicts.items()})
+        if device_status in (Status.UNEXPECTED, Status.FINDINGS):
+            status, mismatch = device_status, f"on {device.device}: {why}" if why else ""
     surprising = [one for one, rules in explained if set(rules).isdisjoint(identity.expected_rules or ())]
     if surprising and status in _WITHOUT_DOUBT:
         status, mismatch = Status.UNEXPECTED, "; ".join(one.message for one in surprising)

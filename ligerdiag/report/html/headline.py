@@ -83,8 +83,10 @@ def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
     """
     finding = subject.finding
     if case.view is not None and VERDICT_ORDER.index(worst) > 0:
-        said = [o for o in case.view.outputs if o.verdict is worst and o.sentence and _is_about(o, case.view, subject)]
-        known = [output for output in said if output.path or output.missing] or said
+        candidates = [
+            o for o in case.view.outputs if o.verdict is worst and o.sentence and _is_about(o, case.view, subject)
+        ]
+        known = [output for output in candidates if output.path or output.missing] or candidates
         if known:
             reader = _name_reader(case.view, subject)
             first = next((o for o in known if reader and f"`{reader}`" in o.sentence), known[0])
@@ -209,12 +211,12 @@ def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subjec
     plain = _INEXACT if not wrong else _WRONG_ANYWAY if worst is Verdict.UNKNOWN else _WRONG_NUMBERS
     undecided = sum(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
     too = f"; {undecided} could not be decided" if undecided else ""
-    said = (
+    predicate = (
         f"{'is' if len(names) == 1 else 'are'} {NumbersFault.WRONG.value if wrong else 'worse than rounding explains'}"
     )
     return Headline(
         sign="error" if wrong else "warning",
-        count=f"{_count_outputs(names, len(case.outputs))} {said}{_name(names, len(case.outputs))}{too}",
+        count=f"{_count_outputs(names, len(case.outputs))} {predicate}{_name(names, len(case.outputs))}{too}",
         plain=plain.format(keeps=keeps),
         detail="" if first is None else first.message,
     )
@@ -249,8 +251,8 @@ def _list_errors(case: CaseReport) -> list[Finding]:
 
 def _compute_count(case: CaseReport, worst: Verdict) -> str:
     names = [name for name, verdict in case.outputs.items() if verdict is worst]
-    total, sayings = len(case.outputs), _ONE if len(names) == 1 else _MANY
-    counted = f"{_count_outputs(names, total)} {sayings[worst]}{_name(names, total)}"
+    total, predicates = len(case.outputs), _ONE if len(names) == 1 else _MANY
+    counted = f"{_count_outputs(names, total)} {predicates[worst]}{_name(names, total)}"
     others = Counter(verdict for verdict in case.outputs.values() if verdict is not worst)
     too = [f"{others[v]} {(_ONE if others[v] == 1 else _MANY)[v]}" for v in _NO_LUCK if others[v]]
     return "; ".join((counted, *too, *_compute_more_wrong(case, worst)))

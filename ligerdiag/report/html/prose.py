@@ -97,11 +97,11 @@ class Chip:
 def list_chips(case: CaseReport) -> tuple[Chip, ...]:
     """Returns the chips by `SIGN_ORDER`, then in the program's order."""
     words = compute_numbers_faults(case)
-    said = [(name, verdict, *_judge(verdict, words[name])) for name, verdict in case.outputs.items()]
-    said.sort(key=lambda one: SIGN_ORDER.index(one[2]))
+    judged = [(name, verdict, *_judge(verdict, words[name])) for name, verdict in case.outputs.items()]
+    judged.sort(key=lambda one: SIGN_ORDER.index(one[2]))
     return tuple(
         Chip(name=name, verdict=verdict, sign=sign, word=word, number=number)
-        for number, (name, verdict, sign, word) in enumerate(said, start=1)
+        for number, (name, verdict, sign, word) in enumerate(judged, start=1)
     )
 
 
@@ -126,12 +126,12 @@ def _find_fault(name: str, case: CaseReport) -> NumbersFault:
 
 def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
     """Returns sign and text of a chip."""
-    said = "STALE" if verdict is Verdict.STALE else verdict.value
+    text = "STALE" if verdict is Verdict.STALE else verdict.value
     if not verdict.is_wrong and word is NumbersFault.WRONG:
-        return "error", f"{said}, {word.value}"
+        return "error", f"{text}, {word.value}"
     if verdict.is_right and word is NumbersFault.INEXACT:
-        return "warning", f"{said}, {word.value}"
-    return verdict.value, said
+        return "warning", f"{text}, {word.value}"
+    return verdict.value, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

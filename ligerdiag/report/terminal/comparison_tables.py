@@ -156,8 +156,8 @@ def _render_difference(difference: Difference, width: int | None, *, verbose: bo
     lines = list(compute_wrapped((Span(difference.name, Style.STRONG), Span(_describe_sides(difference))), width, 4))
     for side in difference.sides:
         if side.report.error:
-            said = (Span("could not analyse", Style.BAD), Span(f" {side.label}: {side.report.error}"))
-            lines += compute_wrapped(said, width, 4)
+            error = (Span("could not analyse", Style.BAD), Span(f" {side.label}: {side.report.error}"))
+            lines += compute_wrapped(error, width, 4)
     if difference.error:
         return lines
     labels = (difference.first.label, difference.second.label)
@@ -278,8 +278,8 @@ def _render_mark(row: _Row) -> Span:
 
 def _render_difference_total(report: DifferenceReport, width: int | None) -> tuple[Line, ...]:
     if not report.differences:
-        said = "interrupted before both sides were done" if report.interrupted else "nothing was compared"
-        return ((Span(said, Style.BAD),),)
+        text = "interrupted before both sides were done" if report.interrupted else "nothing was compared"
+        return ((Span(text, Style.BAD),),)
     failed = sum(bool(one.error) for one in report.differences)
     compared = len(report.differences) - failed
     differing = sum(one.differs for one in report.differences)

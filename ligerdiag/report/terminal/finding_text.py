@@ -84,12 +84,12 @@ def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: b
     if len(finding.outputs) > FEW and not verbose:
         shown = summarise_numbers({n: v for n, v in replayed.replay.outputs.items() if n in finding.outputs})
         return shown if replayed is cases[0] or not shown else f"in `{replayed.id}`: {shown}"
-    saying: dict[str, list[str]] = {}
+    names_by_text: dict[str, list[str]] = {}
     for name in finding.outputs:
         if name in replayed.replay.outputs:
-            saying.setdefault(render_error(replayed.replay.outputs[name]), []).append(f"`{name}`")
+            names_by_text.setdefault(render_error(replayed.replay.outputs[name]), []).append(f"`{name}`")
     several = len(finding.outputs) > 1
-    texts = [f"{' and '.join(names)} {text}" if several else text for text, names in saying.items()]
+    texts = [f"{' and '.join(names)} {text}" if several else text for text, names in names_by_text.items()]
     shown = "; ".join(texts[: None if verbose else MAX_NUMBERS])
     return shown if replayed is cases[0] or not shown else f"in `{replayed.id}`: {shown}"
 
@@ -166,16 +166,16 @@ def _is_same(one: Finding, other: Finding) -> bool:
 def _render_one(
     finding: Finding, cases: list[CaseReport], *, width: int | None, several_targets: bool
 ) -> tuple[Line, ...]:
-    said = finding.suppressed
-    assert said is not None
+    suppressed = finding.suppressed
+    assert suppressed is not None
     head = (Span("allowed: ", Style.STRONG), Span(f"{finding.rule} {finding.message}"))
     place = "" if finding.source is None else compute_place(finding.source)
     lines = list(compute_wrapped(head, width, 4))
     if place:
         lines.append((Span("  --> ", Style.FAINT), Span(place)))
     facts = (
-        ("reason", said.reason),
-        ("by", said.where),
+        ("reason", suppressed.reason),
+        ("by", suppressed.where),
         ("in", ", ".join(compute_places(cases, several_targets))),
     )
     for label, text in facts:

@@ -167,9 +167,11 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
     if states[ReplayState.FAILED]:
         counts[ReplayState.FAILED.value] = len(states[ReplayState.FAILED])
     counts[ReplayState.NOT_DONE.value] = len(states[ReplayState.NOT_DONE])
-    said = [f"{counts[word]} {word}" for word in ("agree", "lossy", "disagree", "undecided") if counts[word]]
-    unsaid = [f"{counts[word]} {word}" for word in ("too large", "not covered", "failed", "not done") if counts[word]]
-    text = f"{len(done)} of {len(cases)}: " + "; ".join(", ".join(parts) for parts in (said, unsaid) if parts)
+    replayed = [f"{counts[word]} {word}" for word in ("agree", "lossy", "disagree", "undecided") if counts[word]]
+    not_replayed = [
+        f"{counts[word]} {word}" for word in ("too large", "not covered", "failed", "not done") if counts[word]
+    ]
+    text = f"{len(done)} of {len(cases)}: " + "; ".join(", ".join(parts) for parts in (replayed, not_replayed) if parts)
     lines = list(compute_wrapped((Span("replayed: ", Style.STRONG), Span(text)), width, 4))
     unsettled = [case for case in done if case.replay is not None and case.replay.reason]
     lines += _render_reasons("undecided by replay", _list_reasons(unsettled), width, verbose)
@@ -231,22 +233,22 @@ def _state(case: CaseReport) -> ReplayState:
 def _find_group(case: CaseReport) -> str:
     """Returns the group that counts the case; a case without an output is undecided."""
     assert case.replay is not None
-    said = set(compute_replay_agreements(case.outputs, case.replay, case.findings).values())
-    if Agreement.DISAGREES in said:
+    agreements = set(compute_replay_agreements(case.outputs, case.replay, case.findings).values())
+    if Agreement.DISAGREES in agreements:
         return "disagree"
     if any(numbers.attribution is Attribution.LOSSY for numbers in case.replay.outputs.values()):
         return "lossy"
-    return "agree" if Agreement.AGREES in said else "undecided"
+    return "agree" if Agreement.AGREES in agreements else "undecided"
 
 
 def _render_cuts(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:
     """Returns which loops were cut short."""
-    said = [
+    reasons = [
         (case, f"{describe_cut_loop(one)}, as the whole takes long; `--full` replays it")
         for case in cases
         for one in (() if case.replay is None else case.replay.cut)
     ]
-    return _render_reasons("replayed in part", said, width, verbose)
+    return _render_reasons("replayed in part", reasons, width, verbose)
 
 
 def describe_cut_loop(loop: CutLoop) -> str:
@@ -267,10 +269,10 @@ def _list_reasons(cases: list[CaseReport]) -> list[tuple[CaseReport, str]]:
     return [(case, case.replay.reason) for case in cases if case.replay is not None]
 
 
-def _render_reasons(label: str, said: list[tuple[CaseReport, str]], width: int | None, verbose: bool) -> list[Line]:
+def _render_reasons(label: str, of_cases: list[tuple[CaseReport, str]], width: int | None, verbose: bool) -> list[Line]:
     """Returns each reason once, with the first case that has it."""
     reasons: dict[str, list[str]] = {}
-    for case, reason in said:
+    for case, reason in of_cases:
         reasons.setdefault(reason, []).append(f"`{case.id}` on {case.target}")
     lines: list[Line] = []
     for reason, places in list(reasons.items())[: None if verbose else MAX_REASONS]:
