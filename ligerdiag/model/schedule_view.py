@@ -1,5 +1,4 @@
-"""Views of a schedule: the neighbourhood of each hidden write, and the mutated buffers over time with the ways to the
-outputs.
+"""Views of a schedule: the neighbourhoods of hidden writes, and the mutated buffers with the ways to the outputs.
 
 A neighbourhood says which instructions read the overwritten value, on which side of the kernel and from which bytes. It
 leaves out names and ids, which differ between compiles, and keeps everything that decides a verdict: two equal

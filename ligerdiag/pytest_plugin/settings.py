@@ -1,6 +1,4 @@
-"""Implements the fixture `schedule` and the marker for cases: reads their options, finds the cases, and fails a test
-unless its schedule is right.
-"""
+"""Implements the fixture `schedule` and the marker for cases, which fail a test unless its schedule is right."""
 
 import shutil
 from collections.abc import Callable, Sequence

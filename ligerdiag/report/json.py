@@ -1,6 +1,4 @@
-"""Renders reports, bisections and differences as JSON; schema.json beside this file is their contract, docs/json.md
-describes it.
-"""
+"""Renders reports, bisections and differences as JSON; schema.json is the contract, docs/json.md describes it."""
 
 import json
 from collections.abc import Mapping, Sequence

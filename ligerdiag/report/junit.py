@@ -1,5 +1,4 @@
-"""Renders the report as JUnit XML in the form that pytest writes by default (xunit2): one suite a target, one test a
-case.
+"""Renders the report as JUnit XML in pytest's default form (xunit2): one suite a target, one test a case.
 
 | status | result |
 |---|---|

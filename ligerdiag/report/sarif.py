@@ -1,5 +1,4 @@
-"""Renders the report as SARIF 2.1.0 for code hosts and editors: one result for each cause and trouble of each case on
-each target.
+"""Renders the report as SARIF 2.1.0, with one result for each cause and trouble of each case on each target.
 
 A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All
 others say that they have none: SARIF wants that of all results of a run or of none. Each result has a fingerprint

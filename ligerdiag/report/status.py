@@ -111,7 +111,8 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
 def compare_rules(
     findings: Sequence[Finding], expected: ExpectedRules | None, undecided_rules: frozenset[str]
 ) -> RuleContradictions:
-    """Compares the rules that have findings with the expected ones. undecided_rules: ids of rules that are not compared."""
+    """Compares the rules that have findings with the expected ones. undecided_rules: ids of rules that are not
+    compared."""
     if expected is None:
         return RuleContradictions()
     wanted, ignored = expected.wanted, undecided_rules | expected.possible
@@ -162,9 +163,9 @@ def compute_status(
 ) -> tuple[Status, str]:
     """Returns the status of a case that could be analysed, and one line on how it contradicts its expectation.
 
-    The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared. allowed: the
-    outputs whose verdict is allowed, by default those of `compute_allowed_outputs`. Raises InputError for a malformed
-    expectation.
+    The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared. allowed:
+    the outputs whose verdict is allowed, by default those of `compute_allowed_outputs`. Raises InputError for a
+    malformed expectation.
     """
     if allowed is None:
         allowed = compute_allowed_outputs(outputs, findings)

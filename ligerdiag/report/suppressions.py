@@ -1,5 +1,4 @@
-"""Finds which findings of a run are allowed, by which comment or entry of the configuration, and which of these allowed
-nothing.
+"""Finds which findings of a run are allowed, by which comment or entry, and which of these allowed nothing.
 
 A comment such as `# ligerdiag: allow LD003 because the reader only logs` allows findings at its own line or, if it is
 alone on its line, at the next line that is no comment: several comments can precede one line, and a long reason can

@@ -1,9 +1,8 @@
-"""Lays out the band of a mutated buffer: its contents over time, marks for accesses and their labels; vertical on a
-narrow page.
+"""Lays out the band of a mutated buffer: its contents over time, with marks and labels of the accesses.
 
-All columns have the same width, and the labels of a column stay within it. Reads of the bytes have their labels above
-the band. Reads of a copy, or of a value that is computed again, are marks on lines below it, with their labels at the
-bottom.
+On a narrow page the band is vertical. All columns have the same width, and the labels of a column stay within it. Reads
+of the bytes have their labels above the band. Reads of a copy, or of a value that is computed again, are marks on lines
+below it, with their labels at the bottom.
 """
 
 from collections.abc import Iterator, Sequence

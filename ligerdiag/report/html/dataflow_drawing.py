@@ -1,5 +1,4 @@
-"""Draws the dataflow from the kernels to the outputs as a graph: the steps on the way, and the edge that the schedule
-lacks.
+"""Draws the graph from the kernels to the outputs: the steps on the way, and the edges that the schedule lacks.
 
 Nodes stand in layers from left to right, each in the layer of its longest way. Few edges cross, and long edges pass
 other nodes.

@@ -1,5 +1,4 @@
-"""The templates, and what all pages share: signs, file names, texts that fit into an SVG, and the packed text of the
-module.
+"""The templates and everything that all pages share: signs, file names, broken lines, the packed module.
 
 The templates escape everything, raise an error for an unknown name, and print each text as one printable line. A page
 loads nothing and has one script and one style sheet of its own: the policy in its head allows these by their digests

@@ -1,5 +1,4 @@
-"""Computes two figures of a page: the schedule around the kernels, and the relative errors of outputs on a logarithmic
-axis.
+"""Computes two figures of a page: the schedule around the kernels, and the relative errors of the outputs.
 
 The schedule has one row a step, in the order of LogicalTime; the steps of a loop's body are rows below the loop's. An
 asynchronous operation is a bar in its lane, from its start to the last row before its end. Concurrent operations of a

@@ -1,6 +1,4 @@
-"""Renders the matrix of a sweep: a row for each case, a column for each way to compile it, with the changes of verdicts
-marked.
-"""
+"""Renders the matrix of a sweep: a row for each case and a column for each way to compile it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

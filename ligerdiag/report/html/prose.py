@@ -1,5 +1,4 @@
-"""Computes the texts of a page: sentences with marked code and instruction names, chips of outputs, ways to outputs,
-and the HLO listing.
+"""Computes the texts of a page: sentences with marked code, chips of outputs, ways to outputs, the HLO listing.
 
 An output has wrong numbers if a replay or a device computed other values than the intended ones, or if program order
 differs from the case's reference by more than rounding explains. It is inexact if a workaround costs the precision, by

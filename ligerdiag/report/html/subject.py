@@ -1,5 +1,4 @@
-"""Chooses the subject of a page, the kernel call that headline, sentence and first band are about, and lists its
-findings.
+"""Chooses the subject of a page, the kernel call that it is about, and lists the findings of the page.
 
 The subject is the call of the worst finding: not allowed, of the worst severity, reaching the worst outputs and the
 most of them. If outputs are wrong, only findings that reach the worst of them count, allowed or not. Without such a

@@ -1,5 +1,4 @@
-"""Renders how the numbers of a replay and of a device compare with the verdicts of a case, and lists the troubles of a
-case.
+"""Renders how the numbers of a case compare with its verdicts, and lists the troubles of the case.
 
 A trouble is a verdict that contradicts the expectation or that no finding explains, an undecided output, a
 contradiction between verdict and numbers, or a case that could not be analysed. Each kind of trouble has an id that

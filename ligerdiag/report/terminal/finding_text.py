@@ -1,6 +1,4 @@
-"""Renders findings for a terminal in the style of rustc, as plain lines for other formats, and lines about
-suppressions.
-"""
+"""Renders findings, in the style of rustc on a terminal and as plain lines elsewhere, and notes on suppressions."""
 
 from collections.abc import Iterable, Sequence
 

@@ -269,10 +269,12 @@ def _list_reasons(cases: list[CaseReport]) -> list[tuple[CaseReport, str]]:
     return [(case, case.replay.reason) for case in cases if case.replay is not None]
 
 
-def _render_reasons(label: str, of_cases: list[tuple[CaseReport, str]], width: int | None, verbose: bool) -> list[Line]:
+def _render_reasons(
+    label: str, case_reasons: list[tuple[CaseReport, str]], width: int | None, verbose: bool
+) -> list[Line]:
     """Returns each reason once, with the first case that has it."""
     reasons: dict[str, list[str]] = {}
-    for case, reason in of_cases:
+    for case, reason in case_reasons:
         reasons.setdefault(reason, []).append(f"`{case.id}` on {case.target}")
     lines: list[Line] = []
     for reason, places in list(reasons.items())[: None if verbose else MAX_REASONS]:
