@@ -169,7 +169,7 @@ class Place(StrEnum):
     SAME_BYTES = "same bytes"
     COPY = "copy"
     """Other bytes: those that the overwritten ones were copied, gathered or cast from, or a copy of them."""
-    COMPUTED_ANEW = "computed anew"
+    RECOMPUTED = "computed again"
     """Neither: the instruction computes the value again, or the origin of the value is unknown."""
 
 

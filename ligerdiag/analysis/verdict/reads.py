@@ -132,7 +132,7 @@ class BlamedReads:
 
 
 _VERDICTS = {kind: verdict for verdict, kind in WRONG_KINDS.items()}
-_PLACE_OF_ORIGIN = {Origin.VALUE: Place.SAME_BYTES, Origin.SOURCE: Place.COPY, Origin.RECOMPUTED: Place.COMPUTED_ANEW}
+_PLACE_OF_ORIGIN = {Origin.VALUE: Place.SAME_BYTES, Origin.SOURCE: Place.COPY, Origin.RECOMPUTED: Place.RECOMPUTED}
 
 type _Decision = tuple[ReadKind, ReadCause]
 

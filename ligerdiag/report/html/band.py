@@ -104,7 +104,7 @@ class Band:
 
 _LANE_TEXTS = {
     Place.COPY: "other bytes: not overwritten",
-    Place.COMPUTED_ANEW: "computed anew: nothing to overwrite",
+    Place.RECOMPUTED: "computed again: nothing to overwrite",
 }
 
 
@@ -160,7 +160,7 @@ def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float
     y = bottom + 20
     step = xs[1] - xs[0] if len(xs) > 1 else WIDTH / 2
     joints = [x for column, x in zip(columns, xs, strict=True) if column.after is Contents.OLD]
-    for place in (Place.COPY, Place.COMPUTED_ANEW):
+    for place in (Place.COPY, Place.RECOMPUTED):
         own = [x for column, x in zip(columns, xs, strict=True) if column.place is place]
         if own:
             y += _LANE_GAP
@@ -282,7 +282,7 @@ class NarrowBand:
 
 def compute_narrow_band(columns: Sequence[Column]) -> NarrowBand:
     """Returns the picture, `NARROW_WIDTH` wide and as high as its columns need."""
-    places = [place for place in (Place.COPY, Place.COMPUTED_ANEW) if any(c.place is place for c in columns)]
+    places = [place for place in (Place.COPY, Place.RECOMPUTED) if any(c.place is place for c in columns)]
     lane_x = {place: BAND_X + BAND_WIDTH + _LANE_STEP * (n + 1) - 8 for n, place in enumerate(places)}
     label_x = BAND_X + BAND_WIDTH + _LANE_STEP * len(places) + 16
     rows: list[BandRow] = []

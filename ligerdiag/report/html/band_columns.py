@@ -73,7 +73,7 @@ class Column:
         return f"{self.heading}: {self.name} at {self.when}{where}{reaches}"
 
 
-_PLACES = {Place.COPY: "a copy", Place.COMPUTED_ANEW: "a value that it computes again"}
+_PLACES = {Place.COPY: "a copy", Place.RECOMPUTED: "a value that it computes again"}
 
 
 def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:

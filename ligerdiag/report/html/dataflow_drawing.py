@@ -137,8 +137,8 @@ def _list_edges(view: ScheduleView, outputs: Sequence[OutputView]) -> Iterable[E
     for access in view.accesses:
         gets_old = access.kind is AccessKind.READ and access.read is ReadKind.STALE and access.step in met
         if gets_old and access.buffer in defines and defines[access.buffer] in known:
-            kind = EdgeKind.OLD if access.place is not Place.COMPUTED_ANEW else EdgeKind.FLOW
-            if access.place is not Place.COMPUTED_ANEW and access.step != defines[access.buffer]:
+            kind = EdgeKind.OLD if access.place is not Place.RECOMPUTED else EdgeKind.FLOW
+            if access.place is not Place.RECOMPUTED and access.step != defines[access.buffer]:
                 edges.setdefault((_step(defines[access.buffer]), _step(access.step)), kind)
     return (Edge(source=s, target=t, kind=kind) for (s, t), kind in edges.items() if s != t)
 

@@ -38,7 +38,7 @@ _STALE = {
     "kernel's result is there",
     Place.COPY: "{kernel} overwrites its operand behind XLA's back, and XLA reads another copy, which still holds the "
     "old contents",
-    Place.COMPUTED_ANEW: "{kernel} overwrites its operand behind XLA's back, and XLA does not read it but computes the "
+    Place.RECOMPUTED: "{kernel} overwrites its operand behind XLA's back, and XLA does not read it but computes the "
     "old contents again",
 }
 SHARED = "no kernel is to blame: XLA has two values in the same bytes while both are needed, and one of them is gone"

@@ -56,7 +56,7 @@ def test_labels_stay_in_their_columns(numbers: tuple[int, ...]) -> None:
 def test_reads_of_other_bytes_are_below_the_band() -> None:
     band = compute_band(compute_columns(make_view(), 0), "ce_kernel")
     lanes = {lane.place: lane for lane in band.lanes}
-    assert set(lanes) == {Place.COPY, Place.COMPUTED_ANEW}
+    assert set(lanes) == {Place.COPY, Place.RECOMPUTED}
     for mark in band.marks:
         if mark.column.place is not Place.SAME_BYTES:
             assert mark.y == lanes[mark.column.place].y
