@@ -44,8 +44,8 @@ SIGNS: dict[str, Sign] = {
         Sign("clobbered", "clobbered read", "gets the new contents, needs the old"),
         Sign("unknown", "unknown read", "could not be decided"),
         Sign("latent", "latent read", "right by luck, nothing forces the order"),
-        Sign("fresh", "fresh read", "gets the new contents, as meant"),
-        Sign("original", "early read", "gets the old contents, as meant"),
+        Sign("fresh", "fresh read", "gets the new contents, as intended"),
+        Sign("original", "early read", "gets the old contents, as intended"),
         Sign("reuse", "reused", "XLA puts another value there"),
     )
 }

@@ -1,9 +1,9 @@
 
 "use strict";
-// Niceties on top of a page that can be read without: stepping with keys, and the whole module on demand.
+// Conveniences on a page that can be read without them: steps with keys, and the whole module on demand.
 for (const element of document.querySelectorAll(".needs-script")) element.hidden = false;
 
-// j and k, or the arrow keys on a mark, step through what happens to the memory.
+// j and k, or the arrow keys on a mark, step through the accesses to the memory.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, .window")) return;
   const current = document.activeElement.closest("[data-access]");
@@ -16,7 +16,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// A link into a folded place opens it, and lands below what sticks to the top.
+// A link into a folded place opens it, and lands below the sticky heading.
 function unfold() {
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
   for (let fold = target && target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;

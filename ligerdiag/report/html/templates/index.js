@@ -1,6 +1,6 @@
 
 "use strict";
-// Sorting and filtering on top of a table that can be read without.
+// Sorting and filtering of a table that can be read without them.
 for (const element of document.querySelectorAll(".needs-script")) element.hidden = false;
 const table = document.getElementById("cases");
 if (table) {
