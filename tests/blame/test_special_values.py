@@ -18,7 +18,7 @@ ASKED = {
     "finite_guard": "a NaN or an infinite value",
     "infinite_guard": "an infinite value",
 }
-"""What the read of `of` learns, and nothing else: `of` is right on numbers without special values."""
+"""By case: the only thing that the read for `of` asks. `of` is right on numbers without special values."""
 MORE = ("any_nan", "skipped_step", "in_a_scan", "in_bfloat16", "largest", "bound")
 """In these, XLA merges another read, too, and that one uses the value: a sum, a maximum, a comparison with a number."""
 DAY = ("median", "finite_guard", "removed", "bound")

@@ -38,7 +38,7 @@ CONSEQUENCES = {
 """The verdict that a rule gives its outputs."""
 
 BY_NUMBERS = {"LD012": {Attribution.LOSSY}, "LD016": {Attribution.FRESH, Attribution.LOSSY}}
-"""What the numbers of a rule's outputs are, held against program order. The other rules report a call, not an output."""
+"""The attributions of a rule's outputs, compared with program order. The other rules report a call, not an output."""
 
 
 def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:

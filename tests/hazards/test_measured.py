@@ -1,4 +1,4 @@
-"""What the rules make of numbers: pure functions of a record, here written by hand."""
+"""The findings that rules make of numbers: pure functions of a record, here written by hand."""
 
 from dataclasses import replace
 from typing import Any

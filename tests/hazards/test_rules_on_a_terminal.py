@@ -1,4 +1,4 @@
-"""What a terminal shows for the bad examples of each rule, whole: one text file a rule, in `on_a_terminal/`.
+"""The whole report of the bad examples of each rule on a terminal: one text file a rule, in `on_a_terminal/`.
 
 `UPDATE_SNAPSHOTS=1 pytest tests/hazards/test_rules_on_a_terminal.py` writes the files anew; read the difference before you
 commit it. Paths of temporary folders, seconds and figures of a replay are left out, for they differ between machines.

@@ -61,7 +61,7 @@ class Segment:
     end: float
     contents: Contents
     text: str = ""
-    """The text below; empty if there is no room."""
+    """The text below; empty if there is no space for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class BandLane:
     joint: float | None
     """x at which a line joins it with the band, because both have the same contents there."""
     text: str
-    """The label; empty if there is no room."""
+    """The label; empty if there is no space for it."""
     text_x: float
 
 

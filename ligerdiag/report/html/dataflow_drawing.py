@@ -219,7 +219,7 @@ NODE_HEIGHT = 50
 ROW = 68
 """Distance between the tops of two nodes of a layer."""
 GAP = 74
-"""Distance between layers, with room for the text on a missing edge."""
+"""Distance between layers, with space for the text on a missing edge."""
 _CHARACTERS = 19
 """Monospace characters at 11 px that fit in a node."""
 _SWEEPS = 4
@@ -245,7 +245,7 @@ class PlacedEdge:
     path: str
     """SVG path data."""
     label: tuple[float, float]
-    """Position of its text; an edge that crosses no layer has no room for "old contents"."""
+    """Position of its text; an edge that crosses no layer has no space for "old contents"."""
     is_long: bool
     title: str
 
@@ -327,9 +327,9 @@ def _order_layers(
 
 
 def _compute_tops(
-    layers: list[list[NodeKey]], routes: Collection[tuple[NodeKey, ...]], room: float
+    layers: list[list[NodeKey]], routes: Collection[tuple[NodeKey, ...]], space: float
 ) -> dict[NodeKey, float]:
-    """Returns the y of each node: the mean of its predecessors where the nodes above leave room. room: above all nodes."""
+    """Returns the y of each node: the mean of its predecessors if the nodes above leave space. space: above all nodes."""
     before, _ = _compute_neighbours(routes)
     tops: dict[NodeKey, float] = {}
     for own in layers:
@@ -339,7 +339,7 @@ def _compute_tops(
             tops[key] = max(free, wanted)
             free = tops[key] + (ROW if key[0] != "way" else ROW / 2)
     least = min(tops.values(), default=0.0)
-    return {key: top - least + room + 2 for key, top in tops.items()}
+    return {key: top - least + space + 2 for key, top in tops.items()}
 
 
 def _compute_neighbours(
