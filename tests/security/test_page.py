@@ -87,7 +87,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         TEXT + "test_the_usual_root_is_the_repository_or_else_the_folder",
     ),
     "Links are resolved first": (
-        TEXT + "test_a_link_out_of_the_root_leads_nowhere",
+        TEXT + "test_a_link_out_of_the_root_is_not_followed",
         TEXT + "test_only_regular_files_of_a_bounded_size_are_opened",
     ),
     "A suggested change of your call": (TEXT + "test_the_patch_of_a_call_quotes_no_other_file",),
