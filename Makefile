@@ -23,14 +23,14 @@ costs:
 	$(UV) run python -m tools.costs report/junit.xml
 
 docs:
-	$(UV) run python -m ligerdiag.render.rule_page docs/rules
+	$(UV) run python -m ligerdiag.report.rule_page docs/rules
 	$(UV) run python -m tools.cli_reference docs/cli.md
-	cp ligerdiag/render/schema.json docs/schema/ligerdiag-6.json
+	cp ligerdiag/report/schema.json docs/schema/ligerdiag-6.json
 
 docs-check:
-	$(UV) run python -m ligerdiag.render.rule_page docs/rules --check
+	$(UV) run python -m ligerdiag.report.rule_page docs/rules --check
 	$(UV) run python -m tools.cli_reference docs/cli.md --check
-	cmp ligerdiag/render/schema.json docs/schema/ligerdiag-6.json
+	cmp ligerdiag/report/schema.json docs/schema/ligerdiag-6.json
 
 # Runs the commands of README.md and docs/ and writes what they print; make examples PAGES="docs/tutorial.md" for one of them.
 examples:

@@ -18,8 +18,8 @@ from typing import cast
 
 from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.findings import Severity
+from ligerdiag.report.suppressions import ConfigEntry
 from ligerdiag.rules.registry import get_rule
 
 NAME = "pyproject.toml"

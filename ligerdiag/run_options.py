@@ -10,9 +10,9 @@ from typing import Annotated
 
 from ligerdiag.compile.cases.selectors import Selector
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.judgement.answers import Axis
-from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.comparisons import Axis
+from ligerdiag.report.suppressions import ConfigEntry
 from ligerdiag.toolchains.catalogue import DEFAULT
 
 DEFAULT_TARGETS = ("h100",)

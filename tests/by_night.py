@@ -42,11 +42,11 @@ PATTERNS = (
     "tests/report/html/test_in_chromium.py::*[[]dark-390]",
     "tests/report/html/test_in_chromium.py::*[[]390*",
     "tests/report/html/test_in_chromium.py::test_text_has_the_contrast_*",
-    "tests/report/html/test_in_chromium.py::test_what_has_the_focus_*",
+    "tests/report/html/test_in_chromium.py::test_the_focus_is_visible*",
     "tests/report/html/test_in_chromium.py::test_the_schemes_differ_*",
     "tests/report/html/test_in_chromium.py::test_a_link_into_a_folded_loop_*",
     "tests/report/html/test_in_chromium.py::test_a_band_with_many_wrong_reads_*",
-    "tests/report/html/test_in_chromium.py::test_j_and_k_*",
+    "tests/report/html/test_in_chromium.py::test_the_keys_j_and_k_*",
     "tests/report/html/test_in_chromium.py::test_pictures_controls_*",
     # with one generation of jax-triton
     "tests/newcomer/test_newcomer.py::test_a_program_gets_the_answer_*[[]pinned-*",

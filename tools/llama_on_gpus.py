@@ -41,7 +41,6 @@ from tools.train_llama.training import draw_batches
 
 ROOT = Path(__file__).parents[1]
 COLUMNS = ("size", "layout", "GPUs", "mode", "verdict", "wrong on the device", "their errors", "other errors", "s")
-WRONG = (Verdict.STALE, Verdict.CLOBBERED)
 
 
 def judge_layout(size: str, layout: str, devices: int, modes: list[str]) -> bool:
@@ -73,7 +72,7 @@ def judge_layout(size: str, layout: str, devices: int, modes: list[str]) -> bool
         del results
         errors = dict(zip(verdicts, errors, strict=True))
         wrong = {name for name, error in errors.items() if not error < FAR}
-        misjudged = wrong.symmetric_difference(name for name, verdict in verdicts.items() if verdict in WRONG)
+        misjudged = wrong.symmetric_difference(name for name, verdict in verdicts.items() if verdict.is_wrong)
         agreed &= not misjudged
         judged = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts.values()).items())
         row = (

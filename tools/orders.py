@@ -4,8 +4,8 @@ Each program is compiled, judged, and replayed in so many orders that XLA may ch
 output that is called fresh and changes is missed. One that is called latent, is right, and changes in no order is called so
 without need, as far as these orders and arguments tell. DIR/orders.jsonl has a line a program, written as soon as it is
 known; a run continues after the existing lines. Programs are those of `python -m tools.fuzz`, by seed; `--corpus` takes
-those of tests/fuzz/corpus.txt. With `--twins` each program is computed once more beside itself, by formulas and without a kernel:
-XLA merges what is the same in both, and the kernels overwrite it.
+those of tests/fuzz/corpus.txt. With `--twins` each program is computed once more beside itself, by formulas and without a
+kernel: XLA merges what is the same in both, and the kernels overwrite it.
 """
 
 import os

@@ -4,9 +4,9 @@ from ligerdiag.api.catalogue import create_toolchain, diagnose_toolchain, list_c
 from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_record
 from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
-from ligerdiag.judgement.baseline import load_baseline
-from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.report.baseline import load_baseline
+from ligerdiag.report.status import conclude
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
 from ligerdiag.toolchains.catalogue import list_targets

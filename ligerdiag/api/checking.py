@@ -24,17 +24,16 @@ from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
-from ligerdiag.judgement.baseline import Baseline, EntryKey, load_baseline, render_baseline
-from ligerdiag.judgement.conclusion import conclude
-from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
-from ligerdiag.judgement.suppression_entry import SeenScope, compute_scope
-from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
-from ligerdiag.render.json import compute_version
 from ligerdiag.replay.service.service import ReplayTask, replay_artifacts
-from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
+from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
+from ligerdiag.report.json import compute_version
+from ligerdiag.report.status import conclude, parse_expectation, parse_expected_rules
+from ligerdiag.report.suppressions import SeenScope, Suppressions, compute_scope
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import find_usual_root, resolve_roots
 from ligerdiag.text import count_of
@@ -74,7 +73,7 @@ def list_baseline_notes(
     """Yields notes that compare the whole run with the baseline, one line each."""
     keys = {_make_key(case, options.toolchain): case for case in cases}
     compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
-    drifted = [case for case in compared if any(finding.rule == DRIFT.id for finding in case.findings)]
+    drifted = [case for case in compared if any(finding.rule in list_ids(RuleKind.DRIFT) for finding in case.findings)]
     yield f"{len(drifted)} of {count_of(len(compared), 'compile')} drifted from the baseline `{path}`"
     recorded = baseline.toolchains.get(options.toolchain, {})
     others = [name for name in sorted({*recorded, *versions}) if recorded.get(name) != versions.get(name)]

@@ -14,9 +14,9 @@ from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.device.service import require_gpu
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
+from ligerdiag.report.comparisons import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
 from ligerdiag.toolchains.catalogue import DEFAULT, SUFFIX, Target, load_target
 

@@ -24,11 +24,11 @@ from ligerdiag.compile.cases.function_pickler import (
 from ligerdiag.compile.cases.rebuild import choose_mesh, unwrap_jitted
 from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.status import parse_expectation, parse_expected_rules
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.toolchains.toolchain import link_package
 
@@ -138,7 +138,7 @@ def _read_settings() -> dict[str, object]:
     return {name: value for name, value in settings.items() if isinstance(value, str | bool)}
 
 
-class CaseWords(TypedDict, total=False):
+class CaseKeywords(TypedDict, total=False):
     """What a case file would say of the function."""
 
     mesh: Mapping[str, int] | Sequence[int] | None
@@ -149,7 +149,7 @@ class CaseWords(TypedDict, total=False):
     reference: Callable[..., Any] | None
 
 
-class RunWords(TypedDict, total=False):
+class RunKeywords(TypedDict, total=False):
     """Fields of CheckOptions, and `full` of its bounds; their defaults stand there."""
 
     toolchain: str
@@ -160,7 +160,7 @@ class RunWords(TypedDict, total=False):
     timeout: float
 
 
-class CheckWords(CaseWords, RunWords, total=False):
+class CheckKeywords(CaseKeywords, RunKeywords, total=False):
     """Options of `check` beside the target."""
 
     cache_directory: Path | str | None
@@ -170,13 +170,13 @@ class CheckWords(CaseWords, RunWords, total=False):
 
 
 def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
-    """words: those of CaseWords are used, others are ignored."""
-    return LiveFunction(function=function, specs=specs, **_choose(words, CaseWords))
+    """words: those of CaseKeywords are used, others are ignored."""
+    return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
 
 
 def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
-    """Returns options from words. words: those of RunWords are used, others are ignored. others: further fields."""
-    given = _choose(words, RunWords)
+    """Returns options from words. words: those of RunKeywords are used, others are ignored. others: further fields."""
+    given = _choose(words, RunKeywords)
     bounds = Bounds(full=given.pop("full", False))
     return CheckOptions(bounds=bounds, **given, **others)
 
@@ -186,12 +186,12 @@ def _choose(words: Mapping[str, Any], kind: type) -> dict[str, Any]:
 
 
 @overload
-def check(fn: Callable[..., Any], *specs: Any, target: str = "h100", **words: Unpack[CheckWords]) -> CaseReport: ...
+def check(fn: Callable[..., Any], *specs: Any, target: str = "h100", **words: Unpack[CheckKeywords]) -> CaseReport: ...
 
 
 @overload
 def check(
-    fn: Callable[..., Any], *specs: Any, target: tuple[str, ...] | list[str], **words: Unpack[CheckWords]
+    fn: Callable[..., Any], *specs: Any, target: tuple[str, ...] | list[str], **words: Unpack[CheckKeywords]
 ) -> tuple[CaseReport, ...]: ...
 
 
@@ -199,7 +199,7 @@ def check(
     fn: Callable[..., Any],
     *specs: Any,
     target: str | tuple[str, ...] | list[str] = "h100",
-    **words: Unpack[CheckWords],
+    **words: Unpack[CheckKeywords],
 ) -> CaseReport | tuple[CaseReport, ...]:
     """Checks whether the schedule that XLA makes of this function is right.
 
@@ -231,7 +231,7 @@ def check(
     its status is `could not analyse`.
     """
     for name in words:
-        if name not in CheckWords.__annotations__:
+        if name not in CheckKeywords.__annotations__:
             raise TypeError(f"check() got an unexpected keyword argument {name!r}")
     config, cache = words.get("config"), words.get("cache_directory")
     settings = Config() if config is None else load_config(config, Path.cwd())

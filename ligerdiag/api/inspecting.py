@@ -14,9 +14,6 @@ from ligerdiag.dumps.find import Dump, ModuleCounter, ModuleFiles, count_here, f
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, ModuleOutcome
-from ligerdiag.judgement.conclusion import conclude
-from ligerdiag.judgement.suppression_entry import SeenScope
-from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Replay, ReplayState, Verdict
 from ligerdiag.model.report import (
     CheckReport,
@@ -29,6 +26,8 @@ from ligerdiag.model.report import (
     Refusal,
     leave_undone,
 )
+from ligerdiag.report.status import conclude
+from ligerdiag.report.suppressions import SeenScope, Suppressions
 from ligerdiag.run_options import InspectOptions
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots

@@ -23,9 +23,11 @@ from ligerdiag.bisect.trials import (
     replay_outcomes,
 )
 from ligerdiag.errors import CaseError
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import WrittenOperand
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import count_of, join_words
@@ -196,7 +198,8 @@ def _write_answers(
             left = f": with {which} some output no longer depends on all that it depends on without"
         draft.answers.append(f"no set of ties makes every output right{left}")
         draft.answers += explain_wrong(every)
-        draft.answers += [ANOTHER_COPY] if any(finding.rule == "LD002" for finding in every.findings) else []
+        copies = list_ids(RuleKind.COPY_READ)
+        draft.answers += [ANOTHER_COPY] if any(finding.rule in copies for finding in every.findings) else []
     lucky = _list_lucky(experiment, list(search.tried))
     if lucky:
         draft.notes.append(f"right by luck, in this schedule alone, with fewer: {'; '.join(lucky)}")

@@ -27,9 +27,9 @@ from ligerdiag.codec import FieldError, as_list, as_object, read_str
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.text import compute_fingerprint
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Flag, Variation
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target

@@ -27,10 +27,12 @@ from ligerdiag.bisect.trials import (
 )
 from ligerdiag.errors import CaseError
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.judgement.agreement import compute_worst, render_figure
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Attribution, DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
+from ligerdiag.report.relative_errors import compute_worst, render_figure
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.catalogue import Target
@@ -38,8 +40,7 @@ from ligerdiag.toolchains.catalogue import Target
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
 """Share of a time, and milliseconds, by which medians of the same program were seen to differ (docs/measurements)."""
 
-_LOSSY_WORKAROUND = "LD012"
-"""Id of the rule whose finding says that a value is read through an addition and a subtraction."""
+_ROUNDING = list_ids(RuleKind.ROUNDING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +101,12 @@ class Mitigation:
         """Whether a value is read through an addition and a subtraction, and no numbers say what that costs."""
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
-        return not measured and any(finding.rule == _LOSSY_WORKAROUND for finding in self.outcome.findings)
+        return not measured and any(finding.rule in _ROUNDING for finding in self.outcome.findings)
 
     @property
     def is_wrong_on_device(self) -> bool:
         """Whether the device computed wrong values, whatever the schedule for the described target says."""
-        wrong = (Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER)
-        return self.device is not None and any(one.attribution in wrong for one in self.device.outputs.values())
+        return self.device is not None and any(one.attribution.is_wrong for one in self.device.outputs.values())
 
     @property
     def is_right(self) -> bool:

@@ -28,16 +28,18 @@ from ligerdiag.bisect.trials import Draft, Outcome, Trial, TrialRunner, make_row
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.errors import ArtifactError, describe_error
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target
 
 DUMP = {"xla_dump_hlo_pass_re": ".*"}
-SHARED = "LD024"
+(_SHARED_BYTES,) = list_ids(RuleKind.SHARED_BYTES)
 """Id of the rule that finds two values in the same bytes."""
 DISABLE = "xla_disable_hlo_passes"
 COLUMNS = ("snapshot", "without it")
@@ -45,9 +47,6 @@ _ONE_FLAG = "Field is repeated"
 """In the error of an older XLA, which takes no lists among the options of one compile."""
 _NO_COMPILE = " does not compile: "
 """In the error of a compile that XLA refused."""
-
-
-_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 
 class PassBlame(StrEnum):
@@ -101,10 +100,10 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
             evidence=describe_loss(lost.before, lost.after, output),
             detours=_find_detours(changes, output),
         )
-    wrong = _find_lasting(changes, lambda one: one.after.scheduled is not None and one.after.verdicts[output] in _WRONG)
+    wrong = _find_lasting(changes, lambda one: one.after.scheduled is not None and one.after.verdicts[output].is_wrong)
     loose = _find_lasting(changes, lambda one: one.after.standings[output] is Standing.OPEN)
-    is_wrong = verdict in _WRONG
-    if loose is None or (is_wrong and wrong is None) or verdict not in (*_WRONG, Verdict.LATENT):
+    is_wrong = verdict.is_wrong
+    if loose is None or (is_wrong and wrong is None) or not (is_wrong or verdict is Verdict.LATENT):
         return PassAnswer(output=output, verdict=verdict, blame=PassBlame.UNEXPLAINED, change=None)
     if loose.before is not None and loose.before.standings[output] is Standing.FORCED:
         loosened, evidence = loose, describe_loosening(loose.before, loose.after, output)
@@ -215,8 +214,8 @@ def bisect_passes(runner: TrialRunner, case: CaseSpec, target: Target, options: 
     if shared:
         names = join_words([f"`{name}`" for name in shared])
         draft.answers.append(
-            f"XLA has two values that {names} {'depends' if len(shared) == 1 else 'depend'} on in the same bytes ({SHARED}):"
-            " no snapshot shows bytes, and `--over flags` looks for a flag without it"
+            f"XLA has two values that {names} {'depends' if len(shared) == 1 else 'depend'} on in the same bytes"
+            f" ({_SHARED_BYTES}): no snapshot shows bytes, and `--over flags` looks for a flag without it"
         )
     if outcome.error or outcome.artifact is None or not bad:
         draft.is_unsettled = bool(outcome.error)
@@ -252,7 +251,7 @@ def _list_bad(outcome: Outcome) -> dict[str, Verdict]:
 
 def _list_shared(outcome: Outcome) -> tuple[str, ...]:
     """Returns the names of the outputs that are clobbered because two values share bytes."""
-    names = [name for finding in outcome.findings if finding.rule == SHARED for name in finding.outputs]
+    names = [name for finding in outcome.findings if finding.rule == _SHARED_BYTES for name in finding.outputs]
     return tuple([name for name in dict.fromkeys(names) if outcome.outputs.get(name) is Verdict.CLOBBERED])
 
 
@@ -380,7 +379,7 @@ def _describe_without(
     for output in blamed:
         verdict = outcome.outputs[output]
         then = ""
-        if verdict in (Verdict.STALE, Verdict.CLOBBERED):
+        if verdict.is_wrong:
             history = history or _judge(runner, outcome, effects)
             other = explain_output(history, output, verdict)
             if other.change is not None:

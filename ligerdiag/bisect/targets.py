@@ -30,9 +30,9 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import render_shape
 from ligerdiag.hlo.text import StructureLine, compute_fingerprint, fingerprint_lines
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target, list_targets, load_target

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from ligerdiag.bisect.search import AnswerChange, find_changes
 from ligerdiag.bisect.trials import Draft, Outcome, Trial, TrialRunner, compare_outputs, make_row, replay_outcomes
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import DEFAULT, Target, find_spec, known_toolchains

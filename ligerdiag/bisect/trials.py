@@ -25,15 +25,15 @@ from ligerdiag.device.service import require_gpu, run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
-from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, DeviceRun, Finding, Replay, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Coverage, OnProgress, Progress, WrittenOperand
-from ligerdiag.render.terminal.diagnostics import render_agreement_word
-from ligerdiag.render.terminal.spans import compute_text
 from ligerdiag.replay.service.service import ReplayOptions, ReplayTask, replay_artifacts
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.agreement import Agreement, compute_replay_agreements
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
+from ligerdiag.report.terminal.diagnostics import render_agreement_word
+from ligerdiag.report.terminal.spans import compute_text
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words

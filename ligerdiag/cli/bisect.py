@@ -21,7 +21,7 @@ from ligerdiag.cli.options import (
 )
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_bisections
 from ligerdiag.ending import RunEnded, watch_for_end
-from ligerdiag.judgement.answers import Axis, Bisection
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import DEFAULT_TARGETS, BisectOptions, BisectTargets, Option
 
 HELP = """What makes a case right or wrong? Compiles it many times, varies one thing along an axis,
@@ -86,7 +86,7 @@ class BisectLine(ReplayBounds, BisectOptions):
 def run_bisect(line: BisectLine) -> None:
     """Runs the bisection and exits with its code."""
     from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
     if line.output is not None:
         require_writable(line.output)

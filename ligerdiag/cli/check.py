@@ -174,7 +174,7 @@ def run_check(line: CheckLine) -> None:
 
 def _check(options: CheckOptions, scheduler: str | None) -> "CheckReport":
     from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
     with ProgressDisplay(sys.stderr) as show:
         if scheduler is None:

@@ -73,7 +73,7 @@ def run_diff(line: DiffLine) -> None:
             raise InputError("two sweeps are compared as they are: leave the options out")
         raise typer.Exit(diff_sweeps(*map(Path, line.subjects)))
     from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
     if line.output is not None:
         require_writable(line.output)

@@ -9,7 +9,7 @@ from ligerdiag.model.findings import ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 if TYPE_CHECKING:
-    from ligerdiag.judgement.answers import DifferenceReport
+    from ligerdiag.report.comparisons import DifferenceReport
 
 
 class ExitCode(IntEnum):
@@ -156,7 +156,7 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         return True
     if case.expected is not None or fail_on is FailOn.NEVER:
         return False
-    from ligerdiag.judgement.expectation import (  # imports the rules, which no help needs
+    from ligerdiag.report.status import (  # imports the rules, which no help needs
         compute_allowed_outputs,
         list_counted,
     )
@@ -175,11 +175,12 @@ def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
     """Returns whether a drift fails the run, whatever the case expects: a user who gives a baseline wants to know."""
     if fail_on is FailOn.NEVER or not case.findings:
         return False
-    from ligerdiag.judgement.expectation import list_counted
-    from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
+    from ligerdiag.report.status import list_counted
+    from ligerdiag.rules.registry import list_ids
+    from ligerdiag.rules.rule import RuleKind
 
-    least = _BY_SEVERITY.index(Severity(fail_on.value))
-    return any(f.rule == DRIFT.id and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
+    least, drifts = _BY_SEVERITY.index(Severity(fail_on.value)), list_ids(RuleKind.DRIFT)
+    return any(f.rule in drifts and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
 
 
 def _weight(verdict: Verdict) -> int:

@@ -7,13 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli.exit_codes import (
-    MEANINGS_WITHOUT_EXPECTATION,
-    PRECEDENCE,
-    FailOn,
-    compute_exit_code,
-    render_table,
-)
+from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, FailOn, compute_exit_code, render_table
 from ligerdiag.cli.options import (
     Config,
     Html,
@@ -25,14 +19,7 @@ from ligerdiag.cli.options import (
     make_command,
     read_settings,
 )
-from ligerdiag.cli.output import (
-    Format,
-    Outputs,
-    parse_outputs,
-    require_html_directory,
-    write_html,
-    write_report,
-)
+from ligerdiag.cli.output import Format, Outputs, parse_outputs, require_html_directory, write_html, write_report
 from ligerdiag.ending import watch_for_end
 from ligerdiag.run_options import InspectOptions, Option
 
@@ -111,7 +98,7 @@ def run_inspect(line: InspectLine) -> None:
 
 def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limit: float | None) -> None:
     from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
     if html is not None:
         require_html_directory(html)

@@ -33,9 +33,9 @@ def explain(
 ) -> None:
     """Prints the page of a rule, or the list of all."""
     from ligerdiag import api
-    from ligerdiag.render.rule_page import render_rule_text
-    from ligerdiag.render.terminal.spans import render_columns
-    from ligerdiag.render.terminal.terminal import compute_stream_width
+    from ligerdiag.report.rule_page import render_rule_text
+    from ligerdiag.report.terminal.full_report import compute_stream_width
+    from ligerdiag.report.terminal.spans import render_columns
 
     if rule is not None:
         width = min(compute_stream_width(sys.stdout) or MAX_WIDTH, MAX_WIDTH)
@@ -65,7 +65,7 @@ def list_cases(
 ) -> None:
     """Prints the cases that the selectors choose."""
     from ligerdiag import api
-    from ligerdiag.render.terminal.spans import render_columns
+    from ligerdiag.report.terminal.spans import render_columns
     from ligerdiag.text import compute_printable
 
     cases = api.list_cases(tuple(selectors or ()))
@@ -109,7 +109,7 @@ def targets(
 ) -> None:
     """Prints the targets, or the description of one."""
     from ligerdiag import api
-    from ligerdiag.render.terminal.spans import render_columns
+    from ligerdiag.report.terminal.spans import render_columns
 
     known = api.list_targets()
     if name is None:
@@ -206,7 +206,7 @@ def toolchains(
 
 def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
     from ligerdiag.api.catalogue import SHOWN_VERSIONS, StepState
-    from ligerdiag.render.terminal.spans import render_columns
+    from ligerdiag.report.terminal.spans import render_columns
 
     def describe(status: "ToolchainStatus") -> str:
         if status.state is StepState.MISSING:
@@ -228,7 +228,7 @@ def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
 
 def render_steps(statuses: "tuple[ToolchainStatus, ...]") -> str:
     """Returns a table of each toolchain's steps, up to the first that does not work."""
-    from ligerdiag.render.terminal.spans import render_columns
+    from ligerdiag.report.terminal.spans import render_columns
     from ligerdiag.text import compute_printable
 
     rows = [

@@ -85,7 +85,7 @@ app.command(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from ligerdiag.render.json import compute_version
+        from ligerdiag.report.json import compute_version
 
         sys.stdout.write(f"ligerdiag {compute_version()}\n")
         raise typer.Exit

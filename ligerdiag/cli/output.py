@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, assert_never
 
 from ligerdiag.cli.exit_codes import MEANINGS, MEANINGS_WITHOUT_EXPECTATION, ExitCode, FailOn, fails_run
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Bisection
 from ligerdiag.model.report import CheckReport, Noun
+from ligerdiag.report.comparisons import Bisection
 
 if TYPE_CHECKING:
-    from ligerdiag.judgement.answers import DifferenceReport
+    from ligerdiag.report.comparisons import DifferenceReport
     from ligerdiag.run_options import CheckOptions
 
 
@@ -90,8 +90,8 @@ def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
     """Writes the answers to standard output; given a file, writes them there and the table to standard output."""
-    from ligerdiag.render.json import render_bisections_json
-    from ligerdiag.render.terminal.terminal import render_bisections
+    from ligerdiag.report.json import render_bisections_json
+    from ligerdiag.report.terminal.full_report import render_bisections
 
     def render_text(width: int | None, colour: bool) -> str:
         return render_bisections(bisections, width=width, colour=colour, verbose=verbose)
@@ -103,8 +103,8 @@ def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
     """Writes a comparison in the same way."""
-    from ligerdiag.render.json import render_differences_json
-    from ligerdiag.render.terminal.terminal import render_difference_report
+    from ligerdiag.report.json import render_differences_json
+    from ligerdiag.report.terminal.full_report import render_difference_report
 
     def render_text(width: int | None, colour: bool) -> str:
         return render_difference_report(report, width=width, colour=colour, verbose=verbose)
@@ -119,7 +119,7 @@ def _write(
     render_data: Callable[[], str],
 ) -> None:
     """render_text: a function of the terminal's columns (None for a file) and of whether to use colours."""
-    from ligerdiag.render.terminal.terminal import compute_colour, compute_stream_width
+    from ligerdiag.report.terminal.full_report import compute_colour, compute_stream_width
 
     if output is not None:
         write_atomically(output, render_data() if form is AnswerFormat.JSON else render_text(None, False))
@@ -155,7 +155,7 @@ def write_html(report: CheckReport, directory: Path) -> None:
 
     A page is written completely or not at all. Raises InputError if one cannot be written.
     """
-    from ligerdiag.render.html import INDEX, compute_file_names, render_case_html, render_index_html
+    from ligerdiag.report.html import INDEX, compute_file_names, render_case_html, render_index_html
 
     require_html_directory(directory)
     try:
@@ -178,7 +178,7 @@ def _require_ours(directory: Path) -> None:
         entries = {entry for entry in directory.iterdir() if not entry.name.startswith(".")}
     except OSError as error:
         raise InputError(f"expected to read `{directory}` for --html but got: {error}") from error
-    from ligerdiag.render.html import INDEX
+    from ligerdiag.report.html import INDEX
 
     pages = set(_list_pages(directory))
     if entries and directory / INDEX not in pages and entries != pages:
@@ -195,7 +195,7 @@ def _list_pages(directory: Path) -> list[Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    from ligerdiag.render.html import GENERATOR
+    from ligerdiag.report.html import GENERATOR
 
     try:
         with path.open("rb") as file:
@@ -300,19 +300,19 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
     """Returns the report for a file or a program: without colours, and with lines of any length."""
-    from ligerdiag.render.places import find_repository
+    from ligerdiag.report.case_places import find_repository
 
     match form:
         case Format.TERMINAL:
-            from ligerdiag.render.terminal.terminal import render_terminal
+            from ligerdiag.report.terminal.full_report import render_terminal
 
             return render_terminal(report, verbose=verbose)
         case Format.JSON:
-            from ligerdiag.render.json import render_json
+            from ligerdiag.report.json import render_json
 
             return render_json(report, exit_code=code)
         case Format.SARIF:
-            from ligerdiag.render.sarif import render_sarif
+            from ligerdiag.report.sarif import render_sarif
 
             return render_sarif(
                 report,
@@ -322,17 +322,17 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
                 successful=code in _COULD_LOOK,
             )
         case Format.JUNIT:
-            from ligerdiag.render.junit import render_junit
+            from ligerdiag.report.junit import render_junit
 
             return render_junit(
                 report, repository=find_repository(), fails=lambda case: fails_run(case, fail_on), strict=strict
             )
         case Format.GITHUB:
-            from ligerdiag.render.markdown import render_github
+            from ligerdiag.report.markdown import render_github
 
             return render_github(report, repository=find_repository())
         case Format.MARKDOWN:
-            from ligerdiag.render.markdown import render_markdown
+            from ligerdiag.report.markdown import render_markdown
 
             return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code))
         case _:
@@ -340,14 +340,14 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
 
 
 def _show_table(report: CheckReport, *, verbose: bool) -> None:
-    from ligerdiag.render.terminal.terminal import compute_colour, compute_stream_width, render_terminal
+    from ligerdiag.report.terminal.full_report import compute_colour, compute_stream_width, render_terminal
 
     width, colour = compute_stream_width(sys.stdout), compute_colour(sys.stdout)
     sys.stdout.write(render_terminal(report, width=width, colour=colour, verbose=verbose))
 
 
 def _render_summary(report: CheckReport, code: ExitCode) -> str:
-    from ligerdiag.render.markdown import render_markdown
+    from ligerdiag.report.markdown import render_markdown
 
     return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code), limit=SUMMARY_BYTES)
 

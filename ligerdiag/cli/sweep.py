@@ -113,7 +113,7 @@ def run_sweep_command(line: SweepLine) -> None:
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
     from ligerdiag.sweep.campaign import SweepOptions, run_sweep
 
     for folder in (line.out, line.out / "reports", line.out / "pages"):

@@ -17,10 +17,10 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.codec import FieldError, decode_record, encode_record
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.judgement.baseline import load_baseline
-from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, OnProgress, Progress, leave_undone, refuse
+from ligerdiag.report.baseline import load_baseline
+from ligerdiag.report.status import conclude
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import resolve_roots
 from ligerdiag.sweep.campaign import UNDONE, describe_rate

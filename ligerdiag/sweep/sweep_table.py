@@ -27,8 +27,8 @@ from ligerdiag.codec import (
 )
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, Status
-from ligerdiag.render.html import INDEX, render_case_html
-from ligerdiag.render.html.matrix import MatrixCell, MatrixRow, render_matrix_html
+from ligerdiag.report.html import INDEX, render_case_html
+from ligerdiag.report.html.matrix import MatrixCell, MatrixRow, render_matrix_html
 from ligerdiag.sweep.campaign import SweepReport, SweepRow
 from ligerdiag.sweep.grid import SweepColumn
 from ligerdiag.toolchains.catalogue import DEFAULT

@@ -15,13 +15,13 @@ import pytest
 from ligerdiag import api
 from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
 from ligerdiag.model.findings import Finding, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.render.json import load_schema, render_json
 from ligerdiag.replay.runs.loops import find_trip_count
 from ligerdiag.replay.service.estimate import estimate_cuts
 from ligerdiag.replay.service.worker import Bounds, refuse
+from ligerdiag.report.agreement import Agreement, compute_replay_agreements
+from ligerdiag.report.json import load_schema, render_json
 from tests.api.conftest import EACH_LEVEL
 from tests.case_levels import LARGE, SMALL, list_case_ids
 

@@ -8,9 +8,9 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Progress
+from ligerdiag.report.comparisons import Axis, Bisection
 from tests.api.conftest import ROOT, RunCli
 
 SEED = f"{ROOT / 'cases/seed_flce.py'}::seed_flce[False-float32-True-1-4-32-16]"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import validate
 
-from ligerdiag.render.json import load_schema
+from ligerdiag.report.json import load_schema
 from tests.api.conftest import RunCli
 
 GOOD = "from ligerdiag import Arg, Case\nCASE = Case(name='good', function=lambda x: x, args=(Arg(shape=(4,)),){})\n"

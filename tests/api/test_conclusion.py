@@ -7,7 +7,7 @@ from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
 from ligerdiag.errors import CompileError
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, Identity, Status, leave_undone, refuse
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import make_device, make_judged, make_numbers, make_refused, make_replay, make_report
 
 OUTPUTS = {"w": Verdict.STALE, "loss": Verdict.FRESH}
@@ -83,4 +83,4 @@ def test_a_device_that_differs_from_the_reference_is_undecided_without_a_replay(
     case = conclude(make_judged(outputs=fresh, expected="fresh"), device=alone)
     assert (case.status, case.disagreements) == (Status.INCONCLUSIVE, ())
     assert case.coverage is not None
-    assert "only a replay tells" in case.coverage.not_covered[0]
+    assert "only a replay can show" in case.coverage.not_covered[0]

@@ -7,7 +7,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.cli.exit_codes import compute_difference_code
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Difference, DifferenceReport
+from ligerdiag.report.comparisons import Difference, DifferenceReport
 
 HIDDEN = "seed_flce[False-float32-True-1-4-32-16]"
 TIED = "seed_flce[True-float32-True-1-4-32-16]"

@@ -16,7 +16,7 @@ from ligerdiag.cli.main import main
 from ligerdiag.cli.output import SUMMARY, Format
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CheckReport, Status
-from ligerdiag.render.json import load_schema
+from ligerdiag.report.json import load_schema
 from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
 from tests.api.conftest import Check, RunCli
 

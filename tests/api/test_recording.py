@@ -8,9 +8,9 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.baseline import parse_baseline, render_baseline
 from ligerdiag.model.findings import Severity
 from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.report.baseline import parse_baseline, render_baseline
 from ligerdiag.rules.schedules.ld015_schedule_drift import OTHER_VALUE, REMOVED_BARRIER
 from tests.report.samples import make_case, make_report
 

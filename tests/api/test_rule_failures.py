@@ -13,10 +13,10 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection import compilation as inspection
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
-from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.report import CheckReport, Status
-from ligerdiag.render.json import render_json
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.json import render_json
+from ligerdiag.report.status import conclude
+from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.rules import registry
 from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.workers.pool import Pool

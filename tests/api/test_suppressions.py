@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.render.json import load_schema
+from ligerdiag.report.json import load_schema
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
 
@@ -98,7 +98,7 @@ def test_a_comment_without_a_reason_is_reported_and_allows_nothing(run: Any) -> 
     assert allowed(report) == {"LD003": None, "LD006": line_of("bare.py", "allow undeclared-write")}
     (told,) = report["unused_suppressions"]
     assert (told["rule"], told["where"]) == ("LD003", line_of("bare.py", "allow LD003"))
-    assert "needs a reason" in told["message"]
+    assert "without a reason" in told["message"]
 
 
 def test_entries_of_the_configuration_allow_by_rule_and_filter(run: Any) -> None:

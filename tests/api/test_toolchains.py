@@ -12,8 +12,8 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, DiscoverAnswer, DiscoverRequest, Source, make_discover_job, render_answer
 from ligerdiag.model.report import CheckReport
-from ligerdiag.render.terminal.spans import compute_text
-from ligerdiag.render.terminal.summary import render_totals
+from ligerdiag.report.terminal.spans import compute_text
+from ligerdiag.report.terminal.summary import render_totals
 from ligerdiag.toolchains.catalogue import find_spec
 from ligerdiag.toolchains.environments import locate_environment
 from ligerdiag.toolchains.toolchain import Toolchain

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.judgement.undefined import doubt_outputs
 from ligerdiag.model.findings import Finding, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.report.status import mark_undefined
 
 FILES = Path(__file__).parent / "undefined_values"
 
@@ -112,10 +112,10 @@ FINDING = Finding(rule="LD025", severity=Severity.ERROR, message="reads", output
 
 def test_only_a_right_output_becomes_unknown_and_only_by_a_finding_that_is_not_allowed() -> None:
     outputs = {"a": Verdict.FRESH, "b": Verdict.STALE, "c": Verdict.LATENT}
-    assert doubt_outputs(outputs, (FINDING,)) == {**outputs, "a": Verdict.UNKNOWN}
+    assert mark_undefined(outputs, (FINDING,)) == {**outputs, "a": Verdict.UNKNOWN}
     allowed = replace(FINDING, suppressed=Suppression(kind=SuppressionKind.CONFIG, reason="known", where="x:1"))
-    assert doubt_outputs(outputs, (allowed,)) == outputs
-    assert doubt_outputs(outputs, (replace(FINDING, rule="LD020"),)) == outputs
+    assert mark_undefined(outputs, (allowed,)) == outputs
+    assert mark_undefined(outputs, (replace(FINDING, rule="LD020"),)) == outputs
 
 
 SECOND = """\

@@ -7,9 +7,9 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.trials import TrialRunner
-from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Progress
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.toolchains.catalogue import Target, load_target
 

@@ -6,9 +6,9 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.edges import bisect_edges
 from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import CaseError
-from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Progress
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import HARMLESS, INTEGER_OUTPUT, NO_READER, TWO_KERNELS, TWO_READERS, UNTRACEABLE

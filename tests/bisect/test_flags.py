@@ -8,9 +8,9 @@ from ligerdiag.bisect import flags as flag_table
 from ligerdiag.bisect.flags import bisect_flags, load_flags
 from ligerdiag.bisect.trials import Trial, TrialRunner, compare_outputs
 from ligerdiag.codec import FieldError
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import Variation
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options

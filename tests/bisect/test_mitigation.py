@@ -9,8 +9,8 @@ from ligerdiag.bisect import mitigation
 from ligerdiag.bisect.mitigation import bisect_mitigation, render_bytes
 from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import CaseError, InputError
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Attribution, DeviceOutput, DeviceRun, Verdict
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import TWO_READERS, make_file

@@ -6,8 +6,8 @@ import pytest
 
 from ligerdiag.bisect.passes import bisect_passes
 from ligerdiag.bisect.trials import TrialRunner
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.toolchains.catalogue import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import NO_READER, make_file

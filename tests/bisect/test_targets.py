@@ -7,7 +7,7 @@ import pytest
 from ligerdiag.bisect.targets import bisect_targets
 from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.toolchains.catalogue import Target, list_targets
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import TWO_READERS, UNTRACEABLE

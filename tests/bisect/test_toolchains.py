@@ -9,8 +9,8 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.toolchains import bisect_toolchains
 from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import Verdict
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.toolchains.catalogue import Target, find_spec
 from ligerdiag.toolchains.environments import has_environment, locate_environment
 from ligerdiag.toolchains.toolchain import current_toolchain

@@ -5,10 +5,10 @@ import pytest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.trials import Trial, TrialRunner
 from ligerdiag.errors import CaseError
-from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.toolchains.catalogue import Target, load_target
 from tests.bisect.conftest import Load, ignore
 from tests.bisect.programs import TWO_READERS, UNTRACEABLE

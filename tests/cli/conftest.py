@@ -12,8 +12,8 @@ import ligerdiag
 from ligerdiag.api import describe_refusal
 from ligerdiag.api.catalogue import StepState, ToolchainStatus, ToolchainStep
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.judgement.answers import Bisection
 from ligerdiag.model.report import CheckReport, Progress
+from ligerdiag.report.comparisons import Bisection
 from ligerdiag.run_options import BisectOptions, CheckOptions
 from tests.report.bisection_samples import make_bisection
 from tests.report.samples import make_case, make_report

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.run_options import BisectOptions
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.bisection_samples import make_bisection

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ligerdiag.api.function import RunWords, make_check_options
+from ligerdiag.api.function import RunKeywords, make_check_options
 from ligerdiag.cli.options import fill_options, make_command
 from ligerdiag.replay.service.worker import Bounds
 from ligerdiag.run_options import CheckOptions, Option
@@ -60,9 +60,9 @@ def test_an_option_that_the_help_would_not_list_is_an_error() -> None:
 def test_words_of_a_function_are_options_of_check() -> None:
     hints = get_type_hints(CheckOptions, include_extras=True) | {"full": bool}
     plain = {name: get_args(hint)[0] if hasattr(hint, "__metadata__") else hint for name, hint in hints.items()}
-    assert {name: plain[name] for name in RunWords.__annotations__} == RunWords.__annotations__
+    assert {name: plain[name] for name in RunKeywords.__annotations__} == RunKeywords.__annotations__
     assert make_check_options({}) == CheckOptions()
     assert make_check_options({"full": True, "timeout": 2.0, "mesh": None}, jobs=1) == CheckOptions(
         bounds=Bounds(full=True), timeout=2.0, jobs=1
     )
-    assert {one.name for one in fields(CheckOptions)} > RunWords.__annotations__.keys() - {"full"}
+    assert {one.name for one in fields(CheckOptions)} > RunKeywords.__annotations__.keys() - {"full"}

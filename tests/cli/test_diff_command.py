@@ -9,10 +9,10 @@ import pytest
 
 from ligerdiag.api.checking import list_recordable, render_record
 from ligerdiag.cli.exit_codes import FailOn, compute_difference_code, compute_exit_code
-from ligerdiag.judgement.answers import Difference, DifferenceReport
-from ligerdiag.judgement.baseline import load_baseline, parse_baseline
 from ligerdiag.model.findings import Severity, Suppression, SuppressionKind
 from ligerdiag.model.report import CaseReport, Progress, Status
+from ligerdiag.report.baseline import load_baseline, parse_baseline
+from ligerdiag.report.comparisons import Difference, DifferenceReport
 from ligerdiag.run_options import DiffOptions as Options
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_finding, make_report

@@ -31,16 +31,16 @@ from ligerdiag.hlo.xla_pb2 import (
     ShapeProto,
 )
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
-from ligerdiag.judgement.agreement import compute_replay_agreements
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.render.json import load_schema, render_json
-from ligerdiag.render.terminal.terminal import render_terminal
 from ligerdiag.replay.interpreter.scope import Array
 from ligerdiag.replay.service import dump as dump_module
 from ligerdiag.replay.service.dump import DumpPlan, draw_parameters
 from ligerdiag.replay.service.snapshot import load_snapshot
 from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.agreement import compute_replay_agreements
+from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.dumps.conftest import ROOT, Inspect, Pick, only
 
 SAME = (

@@ -1,4 +1,4 @@
-"""The array that Triton's interpreter takes in the place of a tensor of a device."""
+"""The array that Triton's interpreter takes instead of a tensor on a device."""
 
 from typing import Any
 

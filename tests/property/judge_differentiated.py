@@ -21,9 +21,9 @@ from time import perf_counter
 from typing import Any
 
 from ligerdiag import api
-from ligerdiag.judgement.agreement import find_unreached
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.report import CaseReport
+from ligerdiag.report.agreement import find_unreached
 from tests.witness.contradictions import hold_against, is_alike
 from tests.witness.process import open_interpreting_process
 

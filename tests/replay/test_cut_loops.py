@@ -8,11 +8,11 @@ from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.judgement.agreement import WRONG, Agreement, compute_replay_agreements
 from ligerdiag.model.findings import Attribution, Replay, ReplayState
 from ligerdiag.replay.runs.case_run import Given, replay_case
 from ligerdiag.replay.runs.loops import cut_loops, cut_named_loops, find_shared_loops
 from ligerdiag.replay.service.dump import draw_parameters
+from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from tests.analysis import compiled
 from tests.analysis.compiled import Compiler, Program
 from tests.replay.test_estimate import make_loop, parse_text
@@ -56,7 +56,7 @@ def test_the_first_iterations_show_what_all_of_them_show(compiler: Compiler) -> 
         told = {name: one.attribution for name, one in part.outputs.items()}
         assert told == {name: one.attribution for name, one in whole.outputs.items()}, case
         assert sum(one.launches for one in part.launches) < sum(one.launches for one in whole.launches)
-        wrong |= {case for one in told.values() if one in WRONG}
+        wrong |= {case for one in told.values() if one.is_wrong}
     assert {"counted", "mixed_in_body", "nested"} <= wrong
 
 
@@ -66,7 +66,7 @@ def test_what_is_wrong_in_the_last_iteration_alone_is_not_called_right(compiler:
     whole, part = replay(program), replay(program, list_loops(program.artifact))
     verdicts, findings = program.inspection.outputs, program.inspection.findings
     assert verdicts["total"].value == "stale"
-    assert whole.outputs["total"].attribution in WRONG
+    assert whole.outputs["total"].attribution.is_wrong
     assert part.outputs["total"].attribution is Attribution.FRESH
     said = compute_replay_agreements(verdicts, part, findings)
     assert said["total"] is Agreement.SILENT, "it does not contradict the schedule, nor confirm anything"

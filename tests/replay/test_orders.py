@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.judgement.agreement import compute_disagreements, find_order_changes
 from ligerdiag.model.findings import OrderChange, OrderNumbers, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport
-from ligerdiag.render.json import render_json
-from ligerdiag.render.terminal.spans import compute_text
-from ligerdiag.render.terminal.summary import render_replays
+from ligerdiag.report.agreement import compute_disagreements, find_order_changes
+from ligerdiag.report.json import render_json
+from ligerdiag.report.terminal.spans import compute_text
+from ligerdiag.report.terminal.summary import render_replays
 
 MERGED = Path(__file__).parents[1] / "analysis" / "programs" / "merged.py"
 BY_DAY = (

@@ -87,7 +87,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         TEXT + "test_the_usual_root_is_the_repository_or_else_the_folder",
     ),
     "Links are resolved first": (
-        TEXT + "test_a_link_out_of_the_root_leads_nowhere",
+        TEXT + "test_a_link_out_of_the_root_is_not_followed",
         TEXT + "test_only_regular_files_of_a_bounded_size_are_opened",
     ),
     "A suggested change of your call": (TEXT + "test_the_patch_of_a_call_quotes_no_other_file",),
@@ -120,7 +120,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "It can still read your files": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
     "A name in a report holds": (
-        "tests/report/test_printable.py::test_control_is_taken_out_and_text_is_kept",
+        "tests/report/test_printable.py::test_control_characters_are_removed_and_text_is_kept",
         "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",
     ),
     "No line of the terminal format": (

@@ -18,7 +18,7 @@ from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
-from ligerdiag.render.json import load_schema, render_json
+from ligerdiag.report.json import load_schema, render_json
 from ligerdiag.sweep import campaign, cluster
 from ligerdiag.sweep import grid as grid_module
 from ligerdiag.sweep.campaign import SweepOptions, SweepReport, describe_rate, make_row

@@ -13,7 +13,7 @@ from ligerdiag.cli.main import HELP_NAMES, run_application
 from ligerdiag.cli.options import TimeLimit, fill_options, make_command
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError
-from ligerdiag.render.terminal.terminal import ProgressDisplay
+from ligerdiag.report.terminal.full_report import ProgressDisplay
 from ligerdiag.run_options import Option
 from tools.fuzz.campaign import run_campaign
 from tools.fuzz.campaign_report import render_fuzz_report

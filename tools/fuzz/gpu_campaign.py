@@ -38,12 +38,13 @@ from ligerdiag.device.service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVI
 from ligerdiag.ending import work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
-from ligerdiag.judgement.agreement import compute_disagreements, compute_worst
 from ligerdiag.model.findings import PROGRAM_ORDER, Attribution, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Inspection, Progress
 from ligerdiag.replay.service.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
 from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.report.agreement import compute_disagreements
+from ligerdiag.report.relative_errors import compute_worst
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.starts import Templates

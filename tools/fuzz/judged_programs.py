@@ -11,20 +11,24 @@ from typing import Annotated
 from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.agreement import WRONG, find_order_changes
 from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.replay.service.more_draws import WRONG as FAR_ABOVE
 from ligerdiag.replay.service.more_draws import DrawsAnswer, Word
+from ligerdiag.report.agreement import find_order_changes
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import Jobs, Option
 from tools.fuzz.programs import find_kind
 
-_REFERENCE = "LD016"
-_BY_JAX = ("LD007", "LD023")
+_REFERENCE = list_ids(RuleKind.REFERENCE)
+_CHANGED_BY_JAX = list_ids(RuleKind.CHANGED_BY_JAX)
 _UNROLLED = "unrolled"
 _ABORTED = "was aborted"
 """In the error of a case whose worker was aborted by XLA."""
-CALLED_WRONG, CALLED_RIGHT = (Verdict.STALE, Verdict.CLOBBERED), (Verdict.FRESH, Verdict.LATENT)
+CALLED_WRONG = tuple(one for one in Verdict if one.is_wrong)
+CALLED_RIGHT = tuple(one for one in Verdict if one.is_right)
+_WRONG_NUMBERS = tuple(one for one in Attribution if one.is_wrong)
 DEVICE = "device"
 """The target of a row of a campaign on GPUs."""
 _ALARMS = ("verdict-stale-right", "verdict-clobbered-right")
@@ -187,7 +191,7 @@ def list_doubted(row: JudgedProgram) -> tuple[str, ...]:
     return tuple(
         name
         for name, (verdict, numbers) in row.outputs.items()
-        if verdict in CALLED_WRONG and numbers not in ("none", *WRONG)
+        if verdict in CALLED_WRONG and numbers not in ("none", *_WRONG_NUMBERS)
     )
 
 
@@ -213,7 +217,7 @@ def find_words(row: JudgedProgram) -> dict[str, str]:
     for name, (_, numbers) in row.outputs.items():
         look, _ = row.looks.get(name, ("", 0.0))
         if name in row.unlike or (
-            numbers in WRONG and (not look or row.target == DEVICE or numbers != Attribution.NEITHER)
+            numbers in _WRONG_NUMBERS and (not look or row.target == DEVICE or numbers != Attribution.NEITHER)
         ):
             found[name] = Word.WRONG.value
         elif look:
@@ -239,7 +243,7 @@ def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
     called_wrong = {name for name, verdict in case.outputs.items() if verdict in CALLED_WRONG}
     unlike = _list_unlike(case)
     for finding in case.findings:
-        if finding.rule == _REFERENCE and unlike and not (_may_be_other(case) and called_wrong.issuperset(unlike)):
+        if finding.rule in _REFERENCE and unlike and not (_may_be_other(case) and called_wrong.issuperset(unlike)):
             yield "reference", finding.message
 
 
@@ -248,7 +252,7 @@ def _list_unlike(case: CaseReport) -> tuple[str, ...]:
     if case.replay is None:
         return ()
     error, tolerance = case.replay.reference, case.replay.reference_tolerance
-    named = [name for finding in case.findings if finding.rule == _REFERENCE for name in finding.outputs]
+    named = [name for finding in case.findings if finding.rule in _REFERENCE for name in finding.outputs]
     return tuple(name for name in named if not error.get(name, inf) <= FAR_ABOVE * tolerance.get(name, 0.0))
 
 
@@ -257,7 +261,7 @@ def _may_be_other(case: CaseReport) -> bool:
 
     A rule says so, or JAX differentiates a hidden write that it does not know of.
     """
-    return find_kind(_read_seed(case)) is not None or any(finding.rule in _BY_JAX for finding in case.findings)
+    return find_kind(_read_seed(case)) is not None or any(finding.rule in _CHANGED_BY_JAX for finding in case.findings)
 
 
 def _read_seed(case: CaseReport) -> int:
