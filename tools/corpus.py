@@ -29,7 +29,7 @@ from ligerdiag.fuzz.drawing import draw_program
 from ligerdiag.fuzz.rows import CALLED_RIGHT, CALLED_WRONG, JudgedProgram, find_words, judge_case, load_known
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.model.findings import Verdict
-from ligerdiag.replay.service.more_draws import Word
+from ligerdiag.replay.more_draws import Word
 
 CORPUS = Path(__file__).parents[1] / "tests" / "fuzz" / "corpus.txt"
 _BATCH, _DRAWN = 48, 20

@@ -10,7 +10,7 @@ from ligerdiag.judgement.baseline import load_baseline
 from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.rules.registry import get_rule
-from ligerdiag.toolchains.catalogue import list_targets
+from ligerdiag.toolchains.gpu_targets import list_targets
 
 __all__ = [
     "BisectOptions",

@@ -12,14 +12,15 @@ from ligerdiag.api.judging import CheckOptions, InspectOptions, ignore_progress
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.trial import BisectOptions
-from ligerdiag.device.service import require_gpu
+from ligerdiag.device.device_service import require_gpu
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.answers import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
-from ligerdiag.toolchains.catalogue import DEFAULT, SUFFIX, Target, load_target
+from ligerdiag.toolchains.gpu_targets import SUFFIX, Target, load_target
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 type BisectAxis = Callable[[Laboratory, CaseSpec, Target, BisectOptions], Bisection]
 

@@ -28,9 +28,9 @@ from ligerdiag.judgement.expectation import parse_expectation, parse_expected_ru
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
-from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.toolchains.toolchain import link_package
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 _SETTINGS = (
     "jax_enable_x64",

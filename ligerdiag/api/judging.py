@@ -8,7 +8,7 @@ from time import perf_counter
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.selectors import Selector
 from ligerdiag.compile.service import CompileResult
-from ligerdiag.device.service import run_judged_cases
+from ligerdiag.device.device_service import run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
@@ -26,10 +26,10 @@ from ligerdiag.model.report import (
     refuse,
     refuse_for_bug,
 )
-from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
-from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask
+from ligerdiag.replay.replay_worker import ALONE_SECONDS, Bounds
 from ligerdiag.toolchains.toolchain import Toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.pool import Pool
 
 

@@ -15,20 +15,28 @@ Files that others can write are not trusted: a cache folder of another user, or 
 refused. The remains of a process that died are removed by the next one, see `store`.
 """
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
-from ligerdiag.artifacts.artifact import MAXIMUM_JSON_BYTES, Artifact, compute_file_sha256
-from ligerdiag.artifacts.store import Lease, find_artifact, hold_lease, is_held, remove_stale_folders_once
+from ligerdiag.artifacts.artifact import (
+    MANIFEST,
+    MAXIMUM_JSON_BYTES,
+    Artifact,
+    compute_file_sha256,
+    load_artifact,
+    write_manifest,
+)
+from ligerdiag.artifacts.scratch_folders import Lease, hold_lease, is_held, remove_stale_folders_once
 from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError, Json, parse_object, read_object, read_str_map
 from ligerdiag.errors import ArtifactError, InputError
@@ -180,3 +188,63 @@ class Cache:
         """Returns whether the run that made the scratch file or folder of that name is over."""
         found = _SCRATCH.match(name)
         return found is not None and not is_held(self._locate_lease(found[1]))
+
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+_PROGRAM_DIGITS = 40
+"""Of a key; 160 bits do not collide by chance."""
+
+
+def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
+    """Returns the artifact of that key, when it is there, whole, and not older than `not_before`."""
+    if not _KEY.fullmatch(key):
+        return None
+    directory = artifacts / key
+    try:
+        if (directory / MANIFEST).stat().st_mtime < not_before:
+            return None
+        artifact = load_artifact(directory)
+        return artifact if artifact.provenance.key == key else None  # a folder that was moved is no answer
+    except (ArtifactError, OSError):
+        return None
+
+
+def join_key(program: str, names: str) -> str:
+    """Returns a key that begins with the program's hash and ends with that of the names; both have 64 digits."""
+    return program[:_PROGRAM_DIGITS] + names[_PROGRAM_DIGITS:]
+
+
+def get_program(key: str) -> str:
+    """Returns the part of a key that artifacts of one program share."""
+    return key[:_PROGRAM_DIGITS]
+
+
+def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
+    """Returns a whole artifact of the same program under other names, the first by its key; see `find_artifact`."""
+    if not _KEY.fullmatch(key):
+        return None
+    keys = sorted(path.name for path in artifacts.glob(f"{get_program(key)}*"))
+    return next((found for one in keys if (found := find_artifact(artifacts, one, not_before)) is not None), None)
+
+
+@contextmanager
+def hold_key(artifacts: Path, key: str) -> Generator[None]:
+    """Holds the lock of the key's program; waits for the process that has it."""
+    locks = artifacts.parent / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / f"{get_program(key)}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def keep_artifact(scratch: Path, artifacts: Path, key: str) -> None:
+    """Moves the finished directory `scratch` into place; its key's lock must be held."""
+    write_manifest(scratch)
+    directory = artifacts / key
+    if directory.exists():
+        aside = scratch.with_name(f"{scratch.name}-old")
+        os.rename(directory, aside)
+        os.rename(scratch, directory)
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        os.rename(scratch, directory)

@@ -121,7 +121,7 @@ def bisect(  # noqa: PLR0917 - typer reads the options from the signature
     """Runs the bisection and exits with its code."""
     from ligerdiag import api
     from ligerdiag.render.terminal.terminal import ProgressDisplay
-    from ligerdiag.replay.service.worker import Bounds
+    from ligerdiag.replay.replay_worker import Bounds
 
     if output is not None:
         require_writable(output)

@@ -167,7 +167,7 @@ def check(  # noqa: PLR0917 - typer reads the options from the signature
     """
     from ligerdiag import api
     from ligerdiag.render.terminal.terminal import ProgressDisplay
-    from ligerdiag.replay.service.worker import Bounds
+    from ligerdiag.replay.replay_worker import Bounds
 
     outputs = parse_outputs(output or [], format)
     if html is not None:

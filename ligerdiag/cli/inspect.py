@@ -100,7 +100,7 @@ def inspect(  # noqa: PLR0917 - typer reads the options from the signature
     """Runs the inspection and exits with its code."""
     from ligerdiag import api
     from ligerdiag.render.terminal.terminal import ProgressDisplay
-    from ligerdiag.replay.service.worker import Bounds
+    from ligerdiag.replay.replay_worker import Bounds
 
     outputs = parse_outputs(output or [], format)
     if html is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.codec import Json
 from ligerdiag.compile.cases.arguments import draw_arguments
-from ligerdiag.device.job import (
+from ligerdiag.device.device_jobs import (
     BADNESS,
     DEVICE_TOLERANCE,
     ComparisonAnswer,
@@ -26,10 +26,10 @@ from ligerdiag.device.job import (
 )
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, rank_error
+from ligerdiag.replay.runs.case_inputs import compute_reference
 from ligerdiag.replay.runs.case_run import compute_tolerances, load_programs, replay_programs
-from ligerdiag.replay.runs.given import compute_reference
 from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
 from ligerdiag.workers.loop import Answerer, serve

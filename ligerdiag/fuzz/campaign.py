@@ -47,8 +47,8 @@ from ligerdiag.fuzz.shrink import measure, shrink
 from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
-from ligerdiag.replay.service.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
-from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.replay.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
+from ligerdiag.replay.replay_service import compute_environment
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
 
 BATCH = 24

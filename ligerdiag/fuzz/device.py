@@ -25,9 +25,9 @@ from pathlib import Path
 from ligerdiag.api.judging import DRAWS
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.compile.service import discover_cases, make_request
-from ligerdiag.device.job import (
+from ligerdiag.device.device_jobs import (
     ComparisonAnswer,
     DeviceAnswer,
     DeviceRequest,
@@ -35,7 +35,7 @@ from ligerdiag.device.job import (
     make_comparison_job,
     make_device_job,
 )
-from ligerdiag.device.service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
+from ligerdiag.device.device_service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
 from ligerdiag.ending import work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError, describe_error
 from ligerdiag.fuzz.campaign import write_contradictions
@@ -59,11 +59,11 @@ from ligerdiag.judgement.agreement import compute_disagreements, compute_worst
 from ligerdiag.model.findings import PROGRAM_ORDER, Attribution, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Inspection, Progress
-from ligerdiag.replay.service.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
-from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.replay.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
+from ligerdiag.replay.replay_service import compute_environment
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Templates
 
 _FILE = "device.jsonl"
 _ARTIFACT_BYTES = 12 << 20

@@ -14,8 +14,8 @@ from ligerdiag.fuzz.programs import find_kind
 from ligerdiag.judgement.agreement import WRONG, find_order_changes
 from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport
-from ligerdiag.replay.service.more_draws import WRONG as FAR_ABOVE
-from ligerdiag.replay.service.more_draws import DrawsAnswer, Word
+from ligerdiag.replay.more_draws import WRONG as FAR_ABOVE
+from ligerdiag.replay.more_draws import DrawsAnswer, Word
 
 _REFERENCE = "LD016"
 _BY_JAX = ("LD007", "LD023")

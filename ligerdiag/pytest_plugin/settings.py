@@ -19,8 +19,8 @@ from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.render.terminal.terminal import MIN_WIDTH, render_terminal
-from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@
    it. At a scheduler that was there before, each attempt may cost as many workers as its setting `allowed-failures` says.
 3. A worker may say which toolchains it has, as resources of Dask's: `dask worker --resources ligerdiag-seed=1`. Where one
    says so of a toolchain, its tasks go to those that do. A toolchain that no worker names is made by whoever needs it.
-4. The workers of this machine share the processes that have imported JAX (see `workers.shared_templates`).
+4. The workers of this machine share the processes that have imported JAX (see `workers.template_server`).
 """
 
 import logging
@@ -23,7 +23,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Protocol
 
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
 
 ATTEMPTS = 3

@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from ligerdiag.artifacts.cache import SCRATCH_PREFIX, TOOLCHAINS, Cache
-from ligerdiag.artifacts.store import hold_key
+from ligerdiag.artifacts.cache import SCRATCH_PREFIX, TOOLCHAINS, Cache, hold_key
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.catalogue import DEFAULT, ToolchainSpec, find_spec
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT, ToolchainSpec, find_spec
 
 HINT = "install uv (`pip install uv`) or put it on PATH"
 

@@ -22,7 +22,7 @@ from threading import Lock
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError
@@ -35,8 +35,7 @@ from ligerdiag.workers.process import (
     WorkerProcess,
     WorkerTimeout,
 )
-from ligerdiag.workers.shared_templates import Kind
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Kind, Templates
 
 COMPILE_WORKER = "ligerdiag.compile.worker"
 LOG_LINES = 20

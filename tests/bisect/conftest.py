@@ -11,7 +11,7 @@ from ligerdiag.bisect.search.trial import BisectOptions
 from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Progress
-from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 
 type Load = Callable[[str], CaseSpec]
 

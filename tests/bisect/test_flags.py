@@ -14,7 +14,7 @@ from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import Variation
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import HARMLESS, UNTRACEABLE
 

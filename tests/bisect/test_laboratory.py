@@ -10,7 +10,7 @@ from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
-from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 from tests.bisect.conftest import Load, ignore
 from tests.bisect.programs import TWO_READERS, UNTRACEABLE
 

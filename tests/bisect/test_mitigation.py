@@ -11,7 +11,7 @@ from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Attribution, DeviceOutput, DeviceRun, Verdict
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import TWO_READERS, make_file
 

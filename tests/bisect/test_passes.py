@@ -8,7 +8,7 @@ from ligerdiag.bisect.passes.passes import bisect_passes
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import NO_READER, make_file
 

@@ -17,7 +17,7 @@ from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.judgement.answers import Bisection
 from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.report import CheckReport, Progress
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
 from tests.report.bisection_samples import make_bisection
 from tests.report.samples import make_case, make_report
 from tools.running import Outcome

@@ -7,7 +7,7 @@ import pytest
 
 from ligerdiag.errors import InputError
 from ligerdiag.judgement.answers import Axis
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.bisection_samples import make_bisection
 

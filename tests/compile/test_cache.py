@@ -17,7 +17,7 @@ from ligerdiag.artifacts.cache import EFFECTS, Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import ArtifactError, CompileError
 from ligerdiag.model.jobs import Variation
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -164,7 +164,7 @@ from pathlib import Path
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.workers.pool import Pool
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.toolchain_table import load_target
 cache, directory, selector = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 with Pool(cache=Cache(cache), jobs=1) as pool:
     cases = discover_cases([selector], pool=pool, directory=directory)

@@ -10,7 +10,6 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.catalogue import ToolchainSpec
 from ligerdiag.toolchains.environments import (
     create_environment,
     describe_toolchain,
@@ -18,6 +17,7 @@ from ligerdiag.toolchains.environments import (
     find_uv,
     locate_environment,
 )
+from ligerdiag.toolchains.toolchain_table import ToolchainSpec
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -17,8 +17,8 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases import backend_answers
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
-from ligerdiag.toolchains.catalogue import find_spec, known_toolchains
 from ligerdiag.toolchains.environments import has_environment, locate_environment
+from ligerdiag.toolchains.toolchain_table import find_spec, known_toolchains
 
 CASES = Path(__file__).parents[2] / "cases"
 STALE = Verdict.STALE

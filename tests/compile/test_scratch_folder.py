@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.artifacts.store import LOCK, ScratchFolder, remove_stale_folders
+from ligerdiag.artifacts.scratch_folders import LOCK, ScratchFolder, remove_stale_folders
 
 MAKE = """
 import sys, time
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 folder = ScratchFolder("kind")
 (folder.path / "log").write_text("half")
 print(folder.path, flush=True)

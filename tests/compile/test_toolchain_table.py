@@ -6,15 +6,8 @@ import pytest
 
 from ligerdiag.codec import FieldError
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.catalogue import (
-    ToolchainSpec,
-    drop_fields,
-    find_spec,
-    known_releases,
-    known_toolchains,
-    list_targets,
-    parse_table,
-)
+from ligerdiag.toolchains.gpu_targets import drop_fields, list_targets
+from ligerdiag.toolchains.toolchain_table import ToolchainSpec, find_spec, known_releases, known_toolchains, parse_table
 
 ENTRY = """
 [target_fields]

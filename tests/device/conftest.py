@@ -11,12 +11,12 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.device.job import ComparisonAnswer, ComparisonRequest, make_comparison_job, write_results
-from ligerdiag.device.service import COMPARISON_WORKER
+from ligerdiag.device.device_jobs import ComparisonAnswer, ComparisonRequest, make_comparison_job, write_results
+from ligerdiag.device.device_service import COMPARISON_WORKER
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec
-from ligerdiag.replay.service.service import compute_environment
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.replay.replay_service import compute_environment
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.device.replayed import Arrays, Draw, replay_draws
 

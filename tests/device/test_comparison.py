@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ligerdiag.device.job import DEVICE_TOLERANCE, ComparisonAnswer
+from ligerdiag.device.device_jobs import DEVICE_TOLERANCE, ComparisonAnswer
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Attribution, ReplayState
 from ligerdiag.replay.runs.attribution import compute_error

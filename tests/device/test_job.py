@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ligerdiag.codec import FieldError, parse_object, read_str
-from ligerdiag.device.job import (
+from ligerdiag.device.device_jobs import (
     ComparisonAnswer,
     ComparisonRequest,
     DeviceAnswer,

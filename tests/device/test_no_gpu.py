@@ -13,8 +13,8 @@ import pytest
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import discover_cases
-from ligerdiag.device.job import DeviceRequest, make_device_job
-from ligerdiag.device.service import DEVICE_ENVIRONMENT, DEVICE_WORKER, DeviceOptions, require_gpu, run_cases
+from ligerdiag.device.device_jobs import DeviceRequest, make_device_job
+from ligerdiag.device.device_service import DEVICE_ENVIRONMENT, DEVICE_WORKER, DeviceOptions, require_gpu, run_cases
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.model.jobs import CaseSpec, CompileRequest, Source
 from ligerdiag.toolchains.toolchain import current_toolchain

@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from ligerdiag.device.job import BADNESS, DEVICE_TOLERANCE, judge_by_reference
+from ligerdiag.device.device_jobs import BADNESS, DEVICE_TOLERANCE, judge_by_reference
 from ligerdiag.model.findings import FAR, Attribution
 
 FRESH, LOSSY, NEITHER = Attribution.FRESH, Attribution.LOSSY, Attribution.NEITHER

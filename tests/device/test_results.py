@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.device.job import load_results, write_results
+from ligerdiag.device.device_jobs import load_results, write_results
 from ligerdiag.errors import ArtifactError
 
 DTYPES = (

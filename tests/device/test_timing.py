@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ligerdiag.device import execution as timing
-from ligerdiag.device.execution import MOST_RUNS, time_executions
+from ligerdiag.device import device_worker as timing
+from ligerdiag.device.device_worker import MOST_RUNS, time_executions
 
 
 def test_short_executions_are_timed_as_often_as_is_useful(monkeypatch: pytest.MonkeyPatch) -> None:

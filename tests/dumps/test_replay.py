@@ -36,11 +36,10 @@ from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.render.json import load_schema, render_json
 from ligerdiag.render.terminal.terminal import render_terminal
-from ligerdiag.replay.interpreter.scope import Array
-from ligerdiag.replay.service import dump as dump_module
-from ligerdiag.replay.service.dump import DumpPlan, draw_parameters
-from ligerdiag.replay.service.snapshot import load_snapshot
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay import dump_replay as dump_module
+from ligerdiag.replay.dump_replay import DumpPlan, draw_parameters, load_snapshot
+from ligerdiag.replay.ops.scope import Array
+from ligerdiag.replay.replay_worker import Bounds
 from tests.dumps.conftest import ROOT, Inspect, Pick, only
 
 SAME = (

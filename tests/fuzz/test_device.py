@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.device.job import ComparisonAnswer, DeviceAnswer
+from ligerdiag.device.device_jobs import ComparisonAnswer, DeviceAnswer
 from ligerdiag.errors import InputError
 from ligerdiag.fuzz import device
 from ligerdiag.fuzz.crew import append_row, count_lines, run_shares

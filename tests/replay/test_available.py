@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.replay.service.worker import compute_available_bytes
+from ligerdiag.replay.replay_worker import compute_available_bytes
 
 MIB = 1 << 20
 

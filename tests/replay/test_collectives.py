@@ -14,8 +14,8 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.interpreter.evaluate import HloEvaluator
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.ops.evaluate import HloEvaluator
+from ligerdiag.replay.ops.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.runs.shards import check_replicas, compute_groups
 from tests.replay.collective_programs import ENVIRONMENT, PROGRAMS

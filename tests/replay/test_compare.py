@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import Attribution
-from ligerdiag.replay.interpreter.scope import Array
+from ligerdiag.replay.ops.scope import Array
 from ligerdiag.replay.runs import attribution as compare
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance
 

@@ -10,9 +10,9 @@ from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.judgement.agreement import WRONG, Agreement, compute_replay_agreements
 from ligerdiag.model.findings import Attribution, Replay, ReplayState
+from ligerdiag.replay.dump_replay import draw_parameters
 from ligerdiag.replay.runs.case_run import Given, replay_case
-from ligerdiag.replay.runs.loops import cut_loops, cut_named_loops, find_shared_loops
-from ligerdiag.replay.service.dump import draw_parameters
+from ligerdiag.replay.runs.loop_cuts import cut_loops, cut_named_loops, find_shared_loops
 from tests.analysis import compiled
 from tests.analysis.compiled import Compiler, Program
 from tests.replay.test_estimate import make_loop, parse_text

@@ -10,15 +10,8 @@ from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.runs.loops import find_longest_loop, find_trip_count
-from ligerdiag.replay.service.estimate import (
-    FLOPS,
-    INSTRUCTION_SECONDS,
-    Estimate,
-    count_allocated_bytes,
-    count_flops,
-    estimate,
-)
+from ligerdiag.replay.estimate import FLOPS, INSTRUCTION_SECONDS, Estimate, count_allocated_bytes, count_flops, estimate
+from ligerdiag.replay.runs.loop_cuts import find_longest_loop, find_trip_count
 
 EMPTY = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
 

@@ -19,9 +19,9 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.effects.call import parse_configurations
 from ligerdiag.effects.ttir_module import parse_ttir
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.runs.kernels import KernelRunner, estimate_seconds
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.replay.conftest import BLOCK, ROWS, draw
 from tests.replay.interpreted_kernels import make_call, make_custom_call, run

@@ -25,7 +25,7 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.replay.runs.program import run_program
 from ligerdiag.replay.runs.schedule import ScheduleRunner
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.replay.programs import array_operations, control_flow, layers, training
 

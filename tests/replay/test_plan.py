@@ -3,7 +3,7 @@
 import pytest
 
 from ligerdiag.model.findings import ReplayState
-from ligerdiag.replay.service.worker import WORKER_BYTES, Bounds, count_workers, refuse
+from ligerdiag.replay.replay_worker import WORKER_BYTES, Bounds, count_workers, refuse
 
 GIB = 1 << 30
 PLENTY = 64 * GIB

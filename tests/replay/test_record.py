@@ -24,7 +24,7 @@ from ligerdiag.model.findings import (
     UnwrittenRead,
 )
 from ligerdiag.model.jobs import Source, parse_answer
-from ligerdiag.replay.service.worker import (
+from ligerdiag.replay.replay_worker import (
     ReplayAnswer,
     ReplayRequest,
     make_replay_job,

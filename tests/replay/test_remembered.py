@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.replay.runs.memory import WATCHED, WORTHWHILE, RememberedKernels
+from ligerdiag.replay.runs.kernel_memo import WATCHED, WORTHWHILE, RememberedKernels
 from tests.replay.by_hand import Doubling
 from tests.replay.interpreted_kernels import make_custom_call
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from tests.replay.by_hand import LOOP, Doubling, X, assign, call, parse
 

@@ -17,9 +17,9 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.model.findings import Attribution, Replay, ReplayState
 from ligerdiag.model.report import Progress
-from ligerdiag.replay.service.service import ReplayOptions, ReplayTask, replay_artifacts
-from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask, replay_artifacts
+from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool
 from tests.replay.processes import find_descendants, is_running

@@ -19,8 +19,8 @@ from jaxlib import xla_client
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.interpreter.evaluate import HloEvaluator
-from ligerdiag.replay.interpreter.scope import Value
+from ligerdiag.replay.ops.evaluate import HloEvaluator
+from ligerdiag.replay.ops.scope import Value
 
 FLUSHED = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(ml_dtypes.bfloat16))
 """Dtypes whose subnormals XLA:CPU takes and gives as zeros where it computes; bfloat16 is computed in f32."""

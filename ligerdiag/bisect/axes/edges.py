@@ -22,7 +22,7 @@ from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import WrittenOperand
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import count_of, join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 
 
 def describe_reader(reader: TieSite) -> str:

@@ -25,7 +25,7 @@ from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Flag, Variation
 from ligerdiag.text import count_of, join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 
 TABLE = Path(__file__).parent / "flags.toml"
 

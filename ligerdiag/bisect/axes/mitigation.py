@@ -38,7 +38,7 @@ from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import DeviceRun, Replay
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.text import count_of, join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 
 ERROR, BYTES, INSTRUCTIONS = "worst error", "memory", "instructions"
 DEVICE_ERROR, MILLISECONDS = "on the GPU", "ms"

@@ -22,7 +22,7 @@ from ligerdiag.errors import CaseError
 from ligerdiag.judgement.agreement import compute_worst
 from ligerdiag.model.findings import Attribution, DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Variation
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
 """Share of a time, and milliseconds, by which medians of the same program were seen to differ (docs/measurements)."""

@@ -25,7 +25,7 @@ from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.catalogue import Target, list_targets, load_target
+from ligerdiag.toolchains.gpu_targets import Target, list_targets, load_target
 
 CAPABILITY, PROGRAM = "capability", "program"
 COLUMNS = (CAPABILITY, PROGRAM)

@@ -17,7 +17,7 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 
 DUMP = {"xla_dump_hlo_pass_re": ".*"}
 SHARED = "LD024"

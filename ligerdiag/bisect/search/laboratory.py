@@ -33,13 +33,13 @@ from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress
-from ligerdiag.replay.service.service import ReplayOptions, ReplayTask, replay_artifacts
-from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask, replay_artifacts
+from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.pool import Pool, count_cores
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Templates
 
 
 class Lanes:

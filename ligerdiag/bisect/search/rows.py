@@ -5,14 +5,14 @@ from itertools import batched
 
 from ligerdiag.bisect.search.laboratory import Laboratory
 from ligerdiag.bisect.search.trial import BisectOptions, Draft, Outcome, Trial
-from ligerdiag.device.service import require_gpu, run_judged_cases
+from ligerdiag.device.device_service import require_gpu, run_judged_cases
 from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
 from ligerdiag.judgement.answers import BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, DeviceRun, Replay, Verdict
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.render.terminal.diagnostics import render_agreement_word
 from ligerdiag.render.terminal.spans import compute_text
-from ligerdiag.replay.service.service import ReplayOptions
+from ligerdiag.replay.replay_service import ReplayOptions
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.text import join_words
 

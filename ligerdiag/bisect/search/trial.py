@@ -13,8 +13,9 @@ from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Coverage, WrittenOperand
-from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT, Target
+from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 LIMIT = 200
 """Trials of one search, by default."""

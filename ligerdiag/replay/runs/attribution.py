@@ -35,8 +35,8 @@ import numpy as np
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
-from ligerdiag.replay.interpreter.dtypes import DType
-from ligerdiag.replay.interpreter.scope import Array
+from ligerdiag.replay.ops.dtypes import DType
+from ligerdiag.replay.ops.scope import Array
 
 _BY_EPSILON = ((2.0**-52, 1e-12), (2.0**-23, 1e-4), (2.0**-10, 4e-3), (2.0**-7, 2e-2), (2.0**-3, 0.3))
 _WIDEST = 0.5

@@ -21,19 +21,19 @@ from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
 from ligerdiag.model.findings import FAR, Attribution, OrderNumbers, OutputNumbers, Replay, ReplayState
-from ligerdiag.replay.interpreter.dtypes import get_dtype
-from ligerdiag.replay.interpreter.products import RememberedProducts, multiply
-from ligerdiag.replay.interpreter.scope import Array, Multiply, NotCoveredError
+from ligerdiag.replay.ops.dtypes import count_different, get_dtype
+from ligerdiag.replay.ops.products import RememberedProducts, multiply
+from ligerdiag.replay.ops.scope import Array, Multiply, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance, rank_error
-from ligerdiag.replay.runs.kernels import KernelRunner
-from ligerdiag.replay.runs.loops import NO_CUTS, Cuts, cut_named_loops
-from ligerdiag.replay.runs.memory import (
+from ligerdiag.replay.runs.kernel_memo import (
     REMEMBERED_BYTES,
     REMEMBERED_PRODUCTS,
     IsolatedKernels,
     RememberedKernels,
-    count_changed,
 )
+from ligerdiag.replay.runs.kernels import KernelRunner
+from ligerdiag.replay.runs.launch_reach import describe_launches
+from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts, cut_named_loops
 from ligerdiag.replay.runs.orders import OrderRunner, try_orders
 from ligerdiag.replay.runs.program import (
     Kernels,
@@ -46,7 +46,6 @@ from ligerdiag.replay.runs.program import (
 from ligerdiag.replay.runs.rounding import is_overwritten, measure_rounding, measure_workarounds, needs_rounding, settle
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
-from ligerdiag.replay.runs.variations import describe_launches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -545,3 +544,12 @@ def _settle_loss(
 
 _AS_ROUNDED = 2.0
 """Times what a workaround rounds: the reference is rounded, too."""
+
+
+def count_changed(before: Sequence[Array], after: Sequence[Array]) -> tuple[int, int]:
+    """(elements that differ bit for bit, elements)."""
+    changed = total = 0
+    for old, new in zip(before, after, strict=True):
+        total += old.size
+        changed += count_different(old, new)
+    return changed, total

@@ -22,8 +22,8 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype
+from ligerdiag.replay.ops.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.shards import Groups, compute_groups, names_partitions
 
 type Call = Callable[[int, Sequence[Value]], Value]

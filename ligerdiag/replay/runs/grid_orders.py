@@ -18,8 +18,8 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.model.findings import OrderTried, ProgramMeeting
-from ligerdiag.replay.interpreter.dtypes import have_same_bits
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.dtypes import have_same_bits
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.launch import Launch, copy_buffers, do_share
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 

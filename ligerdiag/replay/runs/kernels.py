@@ -27,7 +27,7 @@ from ligerdiag.model.findings import (
     SourceLine,
     UnwrittenRead,
 )
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.grid_orders import (
     BACKWARD,
     FORWARD,

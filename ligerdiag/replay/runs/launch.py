@@ -22,7 +22,7 @@ from ligerdiag.effects.payload import LaunchConfiguration, Parameter
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import find_accesses, run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted

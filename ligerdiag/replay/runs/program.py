@@ -35,10 +35,10 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.model.findings import Attribution, OutputNumbers
-from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype, have_same_bits
-from ligerdiag.replay.interpreter.evaluate import HloEvaluator, choose_branch, is_true
-from ligerdiag.replay.interpreter.products import multiply
-from ligerdiag.replay.interpreter.scope import (
+from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype, have_same_bits
+from ligerdiag.replay.ops.evaluate import HloEvaluator, choose_branch, is_true
+from ligerdiag.replay.ops.products import multiply
+from ligerdiag.replay.ops.scope import (
     Array,
     Cell,
     Cells,

@@ -29,7 +29,7 @@ from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.roundings import RoundingPair, find_rounding_pairs
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
-from ligerdiag.replay.interpreter.scope import Array, Cell, Cells, Multiply, list_cells
+from ligerdiag.replay.ops.scope import Array, Cell, Cells, Multiply, list_cells
 from ligerdiag.replay.runs.attribution import compute_error, rank_error
 from ligerdiag.replay.runs.program import Kernels, run_program
 

@@ -20,19 +20,113 @@ import numpy as np
 
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.fused_aliases import find_broken_aliases
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import iterate_leaf_shapes, iterate_leaves
-from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
-from ligerdiag.replay.interpreter.evaluate import HloEvaluator, choose_branch, is_true
-from ligerdiag.replay.interpreter.products import multiply
-from ligerdiag.replay.interpreter.scope import Array, Multiply, NotCoveredError, Value
+from ligerdiag.hlo.shape import TOKEN, ShapeIndex, is_tuple, iterate_leaf_shapes, iterate_leaves
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype
+from ligerdiag.replay.ops.evaluate import HloEvaluator, choose_branch, is_true
+from ligerdiag.replay.ops.products import multiply
+from ligerdiag.replay.ops.scope import Array, Multiply, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
-from ligerdiag.replay.runs.memory import DeviceMemory
 from ligerdiag.replay.runs.program import Kernels
+
+
+def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
+    """BufferAllocation index to the bytes that are used of it."""
+    sizes: dict[int, int] = {}
+    for slice_ in buffers.slices:
+        sizes[slice_.allocation] = max(sizes.get(slice_.allocation, 0), slice_.offset + slice_.size)
+    return sizes
+
+
+class DeviceMemory:
+    """Bytes of one device."""
+
+    def __init__(self, buffers: BufferAssignment, positions: Positions) -> None:
+        self._slices = buffers.slices
+        self._positions = positions
+        self._bytes = {index: np.full(size, 0xFF, np.uint8) for index, size in compute_sizes(buffers).items()}
+
+    def locate(self, instruction: HloInstruction, index: ShapeIndex) -> Slice | None:
+        """Returns the place of the leaf; None if it has none, like a token."""
+        number = self._positions.find(instruction, index)
+        return None if number is None else self._slices[number]
+
+    def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
+        """Returns the leaf in its logical shape, on the device's bytes. Raises ArtifactError when it stands nowhere."""
+        slice_ = self.locate(instruction, index)
+        if slice_ is None:
+            raise ArtifactError(f"the buffer assignment has no place for `{instruction.name}`{list(index) or ''}")
+        return view_bytes(instruction, shape, self._bytes[slice_.allocation], slice_.offset, slice_.size)
+
+    def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
+        """Returns the leaf's elements in the order in which they stand in memory, on the device's bytes."""
+        view = self.view(instruction, index, shape)
+        slice_ = self.locate(instruction, index)
+        assert slice_ is not None
+        return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset)
+
+    def read(self, instruction: HloInstruction) -> Value:
+        """Returns the value that stands where this instruction's result is, as it is now: views, not copies."""
+        return self._read(instruction, (), instruction.shape)
+
+    def _read(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Value:
+        if is_tuple(shape):
+            return tuple([self._read(instruction, (*index, n), child) for n, child in enumerate(shape.tuple_shapes)])
+        if shape.element_type == TOKEN:
+            return ()
+        return self.view(instruction, index, shape)
+
+    def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
+        """Stores the value, or its part for `index`, where this instruction's result stands."""
+        shape = instruction.shape
+        for child in index:
+            shape = shape.tuple_shapes[child]
+        leaves = self._pair(instruction, value, index, shape)
+        if len(leaves) > 1:  # a view into one leaf's bytes must not change before it is read
+            leaves = [(target, np.array(array)) for target, array in leaves]
+        for target, array in leaves:
+            np.copyto(target, array, casting="no")
+
+    def _pair(
+        self, instruction: HloInstruction, value: Value, index: ShapeIndex, shape: ShapeProto
+    ) -> list[tuple[Array, Array]]:
+        if is_tuple(shape):
+            if not isinstance(value, tuple) or len(value) != len(shape.tuple_shapes):
+                raise ArtifactError(f"`{instruction.name}` computes another tuple than its shape says")
+            pairs: list[tuple[Array, Array]] = []
+            for number, (child, part) in enumerate(zip(shape.tuple_shapes, value, strict=True)):
+                pairs += self._pair(instruction, part, (*index, number), child)
+            return pairs
+        if shape.element_type == TOKEN:
+            return []
+        target = self.view(instruction, index, shape)
+        if isinstance(value, tuple) or value.shape != target.shape or value.dtype != target.dtype:
+            kind = "a tuple" if isinstance(value, tuple) else f"{value.dtype}{list(value.shape)}"
+            raise NotCoveredError(
+                f"`{instruction.name}` ({instruction.opcode}): {kind} instead of {target.dtype}{list(target.shape)}"
+            )
+        return [(target, value)]
+
+
+def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, offset: int, room: int) -> Array:
+    """Returns an array of this shape, in its logical shape, on the bytes from `offset` on. Raises ArtifactError where `room`
+    is too small for it."""
+    dtype, dimensions = get_dtype(shape), get_dimensions(shape)
+    strides, size = [0] * len(dimensions), dtype.itemsize
+    order = shape.layout.minor_to_major or range(len(dimensions) - 1, -1, -1)
+    if len(order) != len(dimensions):
+        raise ArtifactError(f"`{instruction.name}` has a layout of another rank than its shape")
+    for dimension in order:
+        strides[dimension] = size
+        size *= dimensions[dimension]
+    if size > room:
+        raise ArtifactError(f"`{instruction.name}` takes {size} bytes and has {room}")
+    return np.ndarray(dimensions, dtype, bytes_, offset, strides)
 
 
 def calls_kernel(fused: HloComputation) -> bool:

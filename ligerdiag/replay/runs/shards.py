@@ -40,8 +40,8 @@ from ligerdiag.hlo.xla_pb2 import (
     MeshAxesReplicaGroupListProto,
     MeshProto,
 )
-from ligerdiag.replay.interpreter.dtypes import have_same_bits
-from ligerdiag.replay.interpreter.scope import (
+from ligerdiag.replay.ops.dtypes import have_same_bits
+from ligerdiag.replay.ops.scope import (
     Array,
     Cell,
     Cells,

@@ -10,13 +10,13 @@ import numpy as np
 
 from ligerdiag.effects.libtriton import parse_successors
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.memory import Memory
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
+from ligerdiag.replay.triton_ir.launch_memory import Memory
+from ligerdiag.replay.triton_ir.operations.block_products import PRODUCTS
 from ligerdiag.replay.triton_ir.operations.conversions import CONVERSIONS
 from ligerdiag.replay.triton_ir.operations.floats import FLOATS
 from ligerdiag.replay.triton_ir.operations.integers import INTEGERS, Compute, Prepare
 from ligerdiag.replay.triton_ir.operations.mathematics import FUNCTIONS
-from ligerdiag.replay.triton_ir.operations.products import PRODUCTS
 from ligerdiag.replay.triton_ir.operations.shaping import CONSTANTS, SHAPING
 from ligerdiag.replay.triton_ir.values import Active, Value, select_programs, to_array
 

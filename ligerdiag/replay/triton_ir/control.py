@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ligerdiag.effects.ttir_module import Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.code import (
     PURE,
     Activation,
@@ -27,10 +27,10 @@ from ligerdiag.replay.triton_ir.code import (
     prepare_pure,
     say_place,
 )
-from ligerdiag.replay.triton_ir.memory import Memory
-from ligerdiag.replay.triton_ir.operations import reductions
+from ligerdiag.replay.triton_ir.launch_memory import Memory
+from ligerdiag.replay.triton_ir.memory_operations import reach
+from ligerdiag.replay.triton_ir.operations import block_reductions
 from ligerdiag.replay.triton_ir.operations.shaping import CONSTANTS
-from ligerdiag.replay.triton_ir.reach import reach
 from ligerdiag.replay.triton_ir.values import (
     Active,
     Value,
@@ -277,10 +277,10 @@ class KernelEvaluator:
 
         values = frame.take(op.operands)
         if op.name == "tt.map_elementwise":
-            return list(reductions.map_elements(op, function, values, combine))
+            return list(block_reductions.map_elements(op, function, values, combine))
         if instruction.memo is None:
-            instruction.memo = reductions.find_ufunc(self._library.functions, function, op)
-        apply = reductions.reduce if op.name == "tt.reduce" else reductions.scan
+            instruction.memo = block_reductions.find_ufunc(self._library.functions, function, op)
+        apply = block_reductions.reduce if op.name == "tt.reduce" else block_reductions.scan
         return list(apply(op, function, instruction.memo, values, combine))
 
 

@@ -21,10 +21,11 @@ import numpy as np
 from ligerdiag.effects.access import Access as Effect
 from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
 from ligerdiag.effects.ttir_module import Function, TtirModule
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.atomic_order import find_atomic_order
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
+from ligerdiag.replay.triton_ir.access_windows import make_address
 from ligerdiag.replay.triton_ir.code import Library
 from ligerdiag.replay.triton_ir.control import KernelEvaluator, WaitingError
+from ligerdiag.replay.triton_ir.launch_memory import Buffer, Journal, Memory, WrittenBytes, make_buffer
 from ligerdiag.replay.triton_ir.meetings import (
     MOST_RUNS,
     Overlap,
@@ -37,11 +38,9 @@ from ligerdiag.replay.triton_ir.meetings import (
     find_meetings_by_place,
     make_traffic,
 )
-from ligerdiag.replay.triton_ir.memory import Buffer, Journal, Memory, make_buffer
+from ligerdiag.replay.triton_ir.memory_operations import find_atomic_order
 from ligerdiag.replay.triton_ir.outcome import Argument, Descriptor, GridOptions, GridOutcome, Meeting, OutOfBounds
-from ligerdiag.replay.triton_ir.unwritten import WrittenBytes
 from ligerdiag.replay.triton_ir.values import BlockPointer, Value, ValueType, parse_type
-from ligerdiag.replay.triton_ir.windows import make_address
 
 DEFAULT = GridOptions()
 MOST_PROGRAMS = 1 << 26

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ligerdiag.effects.ttir_module import Operation
-from ligerdiag.replay.interpreter.scope import Array
-from ligerdiag.replay.triton_ir.memory import Buffer, LoggedAccess
+from ligerdiag.replay.ops.scope import Array
+from ligerdiag.replay.triton_ir.access_windows import Window
+from ligerdiag.replay.triton_ir.launch_memory import Buffer, LoggedAccess
 from ligerdiag.replay.triton_ir.outcome import Meeting
-from ligerdiag.replay.triton_ir.windows import Window
 
 MOST_RUNS = 1 << 22
 """Of a launch; beyond, meetings across batches are not known."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.replay.interpreter.scope import Array
+from ligerdiag.replay.ops.scope import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

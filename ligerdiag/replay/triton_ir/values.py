@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.effects.libtriton import parse_element, parse_pointee, parse_shape
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 
 type DType = np.dtype[Any]
 

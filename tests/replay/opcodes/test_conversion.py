@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from ligerdiag.replay.interpreter.dtypes import reduce_precision
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.dtypes import reduce_precision
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.opcodes.edge_values import COMPLEX, FLOATS, INTEGERS, PRED, build_edge_values
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from ligerdiag.replay.interpreter import products as dot
+from ligerdiag.replay.ops import products as dot
 from tests.replay.xla_cpu import compare_with_xla_cpu, evaluate_module, lower_to_module
 
 

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.xla_cpu import evaluate_module, parse_text
 
 M, K, N = 5, 33, 7

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter import dtypes
+from ligerdiag.replay.ops import dtypes
 from tests.replay.xla_cpu import evaluate_module, lower_to_module
 
 SHAPES = [(1000,), (7, 143), (1, 1001), (3, 1, 5, 67), (143, 7), (2, 500, 1), (1, 1, 1, 1003)]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.xla_cpu import evaluate_module, parse_text
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from ligerdiag.replay.interpreter import sorting as sort_order
+from ligerdiag.replay.ops import sorting as sort_order
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 
 NAN, INF = float("nan"), float("inf")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from jax import lax, random
 
-from ligerdiag.replay.interpreter.random import compute_philox, compute_threefry
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.random_bits import compute_philox, compute_threefry
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 
 STATES = [("rng_default", 2), ("rng_default", 3), ("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3)]

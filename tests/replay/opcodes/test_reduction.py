@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from ligerdiag.replay.interpreter import reductions as reduction
+from ligerdiag.replay.ops import reductions as reduction
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, lower_to_module
 
 NAN, INF = float("nan"), float("inf")

@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter import products
-from ligerdiag.replay.interpreter.dtypes import count_different, have_same_bits
-from ligerdiag.replay.interpreter.products import RememberedProducts
+from ligerdiag.replay.ops import products
+from ligerdiag.replay.ops.dtypes import count_different, have_same_bits
+from ligerdiag.replay.ops.products import RememberedProducts
 
 
 @pytest.fixture

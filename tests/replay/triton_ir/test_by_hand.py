@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ligerdiag.effects.ttir_module import parse_ttir
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import Descriptor, GridOptions
 from tests.replay.triton_ir import hand_kernels

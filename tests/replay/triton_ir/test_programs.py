@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 from tests.replay.triton_ir import hand_kernels, op_kernels

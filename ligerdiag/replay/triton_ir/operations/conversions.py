@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.floats import narrow, round_to_odd, widen
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, view_signed, view_unsigned
 from ligerdiag.replay.triton_ir.values import DType, Sum, Value, is_float, is_narrow, parse_type, to_array

@@ -14,7 +14,7 @@ import numpy as np
 
 from ligerdiag.effects.libtriton import parse_word
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, on_two
 from ligerdiag.replay.triton_ir.values import DType, Value, is_narrow, parse_type, to_array
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ligerdiag.effects.libtriton import parse_word
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.values import Sum, Value, add_lazily, parse_type, scale_lazily, to_array
 
 type Compute = Callable[..., Any]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.conversions import to_integer
 from ligerdiag.replay.triton_ir.operations.floats import clear_sign, fma, narrow, unary, widen
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, on_three

@@ -9,7 +9,7 @@ import numpy as np
 
 from ligerdiag.effects.libtriton import parse_integer, parse_integers
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one
 from ligerdiag.replay.triton_ir.values import (
     DType,

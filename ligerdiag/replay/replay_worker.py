@@ -1,0 +1,238 @@
+"""Both sides of `python -m ligerdiag.replay.replay_worker`, which replays one artifact after another on the CPU.
+
+Records say which artifacts are replayed, what crosses the boundary, and what the cache keeps. Python's own JSON is read and
+written here, which knows `NaN` and `Infinity`; a report for others never holds them.
+"""
+
+import ctypes
+import json
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+
+from ligerdiag.codec import Json, decode_record, encode_record, read_record
+from ligerdiag.errors import LigerdiagError
+from ligerdiag.model.case import Case
+from ligerdiag.model.findings import Replay, ReplayState
+from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
+from ligerdiag.workers.loop import Answerer, serve
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+"""Of mallopt(3)."""
+_MEMINFO = Path("/proc/meminfo")
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
+FULL_MEMORY = 16 << 30
+"""Bytes that a replay may take when the bounds are lifted."""
+ALONE_SECONDS = 10.0
+"""A replay that is estimated to take one core longer than this runs by itself, on all cores."""
+WORKER_BYTES = 1 << 30
+"""The memory of a worker beside the values that it replays: its imports, and XLA's own buffers for the reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The most that a replay may cost."""
+
+    seconds: float = 10.0
+    """Estimated seconds for one case."""
+    memory: int = 4 << 30
+    """Estimated bytes for one case."""
+    full: bool = False
+    """Lifts both bounds; memory then to 16 GiB, or to `memory` when that is more."""
+
+
+def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
+    """Returns why an artifact with that estimate is not replayed; None when it is. `size` and `available` in bytes."""
+    memory = max(bounds.memory, FULL_MEMORY) if bounds.full else bounds.memory
+    if size + WORKER_BYTES > available:
+        reason = f"estimated {render_bytes(size)}, more than the {render_bytes(available)} that this machine has left"
+    elif size > memory and bounds.full:
+        reason = f"estimated {render_bytes(size)}, more than {render_bytes(memory)}: `--replay-memory` allows more"
+    elif not bounds.full and (seconds > bounds.seconds or size > memory):
+        limits = f"more than {render_seconds(bounds.seconds)} or {render_bytes(memory)}"
+        reason = f"estimated {render_seconds(seconds)} and {render_bytes(size)}, {limits}: `--full` replays it"
+    else:
+        return None
+    return Replay(state=ReplayState.TOO_LARGE, reason=reason, estimated_seconds=seconds, estimated_bytes=size)
+
+
+def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
+    """Bytes that may still be taken: the kernel's own estimate, or what a container's limit leaves, if that is less."""
+    found = [_read_meminfo(meminfo), *_read_group(group)]
+    return max(0, min(found))
+
+
+def _read_meminfo(path: Path) -> int:
+    for line in path.read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) << 10
+    raise OSError(f"`{path}` does not say how much memory is available")
+
+
+def _read_group(folder: Path) -> list[int]:
+    """Returns the free memory below the limit of the control group; empty if there is no limit."""
+    try:
+        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
+        used = int((folder / "memory.current").read_text(encoding="ascii"))
+        statistics = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+    except (OSError, ValueError):
+        return []
+    if not limit.isdecimal():
+        return []
+    return [int(limit) - used + int(statistics.get("inactive_file", 0))]
+
+
+def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
+    """Returns how many replays of these sizes in bytes fit beside each other, in any combination; at least one."""
+    total = workers = 0
+    for size in sorted(sizes, reverse=True)[:cores]:
+        total += size + WORKER_BYTES
+        if total > available:
+            break
+        workers += 1
+    return max(1, workers)
+
+
+def render_bytes(size: int) -> str:
+    """Such as `4 GiB` or `512 MiB`."""
+    if size < 1 << 30:
+        return f"{size / (1 << 20):.0f} MiB"
+    return f"{size / (1 << 30):.3g} GiB"
+
+
+def render_seconds(seconds: float) -> str:
+    """Such as `0.5 s` or `3.2 h`."""
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+def render_replay(replay: Replay) -> dict[str, object]:
+    """Returns the record as a JSON object."""
+    return encode_record(replay)
+
+
+def parse_replay(fields: Json) -> Replay:
+    """Parses the record from a JSON object; raises FieldError when it is none."""
+    return decode_record(Replay, fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """Asks for the numbers of one artifact."""
+
+    source: Source
+    case_id: str
+    artifact: str
+    """Its directory."""
+    rows: bool
+    """Whether fresh and stale rows are counted."""
+    cut: tuple[str, ...] = ()
+    """Names of the program's loops of which the first iterations alone are run."""
+    orders: int = 0
+    """Other legal orders of the schedule in which it is run, too."""
+    orders_seconds: float = inf
+    """No further order is begun after so many seconds."""
+    modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """See `KernelRunner`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayAnswer:
+    """The numbers, and what they were computed from."""
+
+    replay: Replay
+    dependencies: Mapping[str, str]
+    """Files of the project that were imported, to their sha256."""
+
+
+def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
+    """Returns the job that asks a replay worker; `timeout` in seconds."""
+    return Job(
+        source=request.source,
+        name="the replay",
+        render=lambda log: render_request(type(request).__name__, encode_record(request), log),
+        parse=lambda line: decode_record(ReplayAnswer, parse_answer(line)),
+        timeout=timeout,
+    )
+
+
+def parse_replay_request(job: Json) -> ReplayRequest:
+    """Returns the request of a replay worker's job."""
+    return read_record(ReplayRequest, job, "request")
+
+
+def render_replay_answer(answer: ReplayAnswer) -> str:
+    """Returns one line for the parent."""
+    return json.dumps({"answer": encode_record(answer)}) + "\n"
+
+
+def _keep_freed_memory() -> None:
+    """The memory of freed arrays is kept for the next ones, as long as the process lives.
+
+    By default glibc gives back each large array at once, and the kernel clears its pages again for the next one: a fifth of
+    the time of a large case, and on a virtual machine more. Another C library is left as it is.
+    """
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_MMAP_MAX, 0)
+        libc.mallopt(_M_TRIM_THRESHOLD, -1)
+
+
+def prepare() -> Answerer:
+    """Imports jax, triton and numpy, before any file of the user's: see case_loader."""
+    from ligerdiag.artifacts.artifact import load_artifact
+    from ligerdiag.compile.cases.loader import CaseLoader, compute_draws
+    from ligerdiag.compile.lowering.lowering import import_kernel_libraries
+    from ligerdiag.errors import describe_fault
+    from ligerdiag.replay.ops.scope import NotCoveredError
+    from ligerdiag.replay.runs.case_inputs import compute_given
+    from ligerdiag.replay.runs.case_run import Given, replay_case
+
+    import_kernel_libraries()
+    _keep_freed_memory()
+    loader = CaseLoader(once=True)
+    last: dict[str, Given] = {}
+
+    def find_given(case: Case, source: Source) -> Given:
+        draws = compute_draws(case, source.pickled or str(source), is_live=bool(source.pickled))
+        if draws not in last:
+            last.clear()
+            last[draws] = compute_given(case)
+        return last[draws]
+
+    def answer(job: Json, log: Path) -> str:
+        del log
+        request = parse_replay_request(job)
+        case = loader.find_case(request.source, request.case_id)
+        artifact = load_artifact(Path(request.artifact))
+        try:
+            given = find_given(case, request.source)
+            replay = replay_case(
+                artifact,
+                given,
+                rows=request.rows,
+                cut=request.cut,
+                modules=request.modules,
+                orders=request.orders,
+                orders_seconds=request.orders_seconds,
+            )
+        except NotCoveredError as error:
+            replay = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+        except (LigerdiagError, MemoryError):
+            last.clear()  # what cannot be computed is another case's own trouble, in its own words
+            raise
+        except Exception as fault:
+            traceback.print_exception(fault)
+            replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
+        return render_replay_answer(ReplayAnswer(replay=replay, dependencies=loader.compute_dependencies()))
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)
