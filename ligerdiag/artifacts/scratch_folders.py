@@ -1,26 +1,13 @@
-"""Puts finished artifacts in place, whole or not at all; leases and temporary folders of one process, removed where it
-was killed.
+"""Leases and temporary folders of one process; the next run removes the folders of a process that was killed.
 
-A lease: a file that a process keeps locked while it lives, however it ends.
+A lease is a file that a process keeps locked while it lives. The kernel drops the lock of a process that ends, however
+it ends, so an unlocked file is a leftover. A process id would say less: ids are reused, and another container has its
+own.
 
-The kernel of the operating system drops the lock of a process that dies, so a file that no process holds was left
-behind. A process id says less: it is reused, and another container has another process of that id.
-
-Temporary folders of one process, which the next run removes if that process was killed.
-
-1. A folder belongs to the process that holds the lock on the file `lock` in it. The kernel of the operating system
-   drops the lock of a process that ends, however it ended: neither a reused process id nor another container's
-   processes can be taken for the owner.
-2. The file gets its name when it is locked already, so no process finds a new folder that is not locked.
-3. Only a real folder of our own user, with our name and an unlocked `lock`, is removed. One without a `lock`, of a process
-   killed while it made the folder, holds nothing; it is removed when it is a day old.
-
-Stores finished artifacts by key, whole or not at all.
-
-1. An artifact is made in a temporary sibling, and moved into place by one rename: no process sees it half written.
-2. A process that compiles a key holds its lock; others that want the same program wait, and then find it. The kernel of
-   the operating system drops the lock of a process that dies.
-3. A damaged or outdated artifact is moved aside before the new one is moved in.
+A temporary folder belongs to the process that holds the lock on the file `lock` in it. That file gets its name only
+once it is locked, so no process finds a new folder unlocked. `remove_stale_folders` removes only real folders of our
+own user, with our prefix and an unlocked `lock`. A folder without a `lock` holds nothing: its process was killed while
+it made the folder. It is removed after a day.
 """
 
 import fcntl
@@ -39,32 +26,32 @@ from weakref import finalize
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Lease:
-    """A lock that is held until `end`, or the end of the process; ends with the last reference, too."""
+    """A lock that is held until `end`, until the last reference goes, or until the process ends."""
 
     path: Path
     file: TextIO
 
     def end(self) -> None:
-        """Gives the lock up and removes its file."""
+        """Releases the lock and removes its file."""
         _end(self.path, self.file)
 
 
 def hold_lease(path: Path) -> Lease:
-    """Makes the file and holds it locked; OSError where that cannot be."""
+    """Makes the file and locks it. Raises OSError."""
     while True:
         file = path.open("w", encoding="ascii")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(FileNotFoundError):
             if os.path.samestat(path.stat(), os.fstat(file.fileno())):
                 break
-        file.close()  # another process took it for one that was left behind, and removed it
+        file.close()  # another process took it for a leftover and removed it
     lease = Lease(path, file)
     finalize(lease, _end, path, file)
     return lease
 
 
 def is_held(path: Path) -> bool:
-    """Returns whether a living process holds it."""
+    """Returns whether a living process holds the lease."""
     try:
         with path.open("r", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,7 +79,7 @@ class ScratchFolder:
     """A temporary folder that other users cannot enter."""
 
     def __init__(self, kind: str = "") -> None:
-        """kind: stands in its name, for people. Removes what processes that were killed left behind, once a process."""
+        """kind: a part of the folder's name, for people. The first folder of a process also removes stale folders."""
         remove_stale_folders_once()
         self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-" if kind else PREFIX))
         try:
@@ -100,12 +87,12 @@ class ScratchFolder:
         except OSError:
             self.path.rmdir()
             raise
-        with suppress(OSError):  # a file system without locks: nobody can take this folder for an abandoned one, either
+        with suppress(OSError):  # without locks, nobody takes it for abandoned
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(self.path / NEW_LOCK, self.path / LOCK)
 
     def remove(self) -> None:
-        """Removes the folder with all that is in it; may be called twice."""
+        """Removes the folder and its content; may be called twice."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             os.close(self._lock)
@@ -113,7 +100,7 @@ class ScratchFolder:
 
 
 def remove_stale_folders(parent: Path) -> None:
-    """Removes the folders of processes that are gone; what cannot be removed stays."""
+    """Removes the folders of processes that have ended; ignores errors."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
             status = folder.lstat()
@@ -126,7 +113,7 @@ def remove_stale_folders(parent: Path) -> None:
 
 
 def _is_abandoned(folder: Path, changed: float) -> bool:
-    """changed: when the folder was changed last, in seconds since the epoch."""
+    """changed: the folder's modification time, in seconds since the epoch."""
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -143,5 +130,5 @@ def _is_abandoned(folder: Path, changed: float) -> bool:
 
 @cache
 def remove_stale_folders_once() -> None:
-    """The same of the folder for temporary files; the first call of a process does it."""
+    """Removes the stale folders from the folder for temporary files; only the first call in a process does anything."""
     remove_stale_folders(Path(tempfile.gettempdir()))

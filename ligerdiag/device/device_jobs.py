@@ -1,13 +1,8 @@
-"""Records that cross the boundary to the two workers of `--device`, files with what a device computed, and how exact a
-device is.
+"""Messages between ligerdiag and the two workers of `--device`, the files with a device's results, and its tolerance.
 
-The results of a device, on their way to the process that compares them: one file per draw, in NumPy's own format.
-
-Arrays are kept as bytes: the format does not know bfloat16. The reader knows their dtype and shape.
-
-The messages between ligerdiag and the two workers that `--device` needs.
-
-One compiles and runs on the GPUs; the other one replays the resulting artifact on the same inputs, on the CPU.
+The device worker compiles a case and runs it on the GPUs. The comparison worker replays the resulting artifact on the
+same inputs, on the CPU. The results go from one to the other in one .npz file per draw. NumPy's format has no bfloat16,
+so arrays are stored as bytes, and the reader supplies dtype and shape.
 """
 
 import json
@@ -23,11 +18,11 @@ from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
 from ligerdiag.model.jobs import CompileRequest, Job, Source, parse_answer, render_request
 
 if TYPE_CHECKING:
-    import numpy as np  # a fifth of what a command imports, and only workers have arrays
+    import numpy as np  # a fifth of a command's import time, and only workers have arrays
 
 DEVICE_TOLERANCE = 2e-2
 """Relative error in norm: TF32 keeps 11 bits (2**-12 = 2.4e-4 per operand), and a few products in a row and sums that
-cancel leave up to some 1e-3 of it on an H200; hidden writes that are missed are off by 0.5 and more."""
+cancel leave up to some 1e-3 of it on an H200; missed hidden writes are off by 0.5 and more."""
 
 BADNESS = (
     Attribution.FRESH,
@@ -37,11 +32,12 @@ BADNESS = (
     Attribution.NEITHER,
     Attribution.STALE,
 )
-"""From good to bad: of several draws the worst counts."""
+"""From best to worst; the worst of several draws counts."""
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
-    """Judges by the errors against the reference alone: they cannot tell stale from otherwise wrong."""
+    """Judges outputs by their errors against the reference alone: they cannot distinguish stale from otherwise
+    wrong."""
     return {
         name: DeviceOutput(
             errors=found,
@@ -72,10 +68,7 @@ def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """Returns the results of this draw by output name, each in the dtype and shape of its namesake in `like`.
-
-    Raises ArtifactError when they do not fit.
-    """
+    """Returns the results of this draw by output name, with the dtypes and shapes of `like`. Raises ArtifactError."""
     import numpy as np
 
     try:
@@ -90,16 +83,16 @@ def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRequest:
-    """Asks to compile a case for the GPUs that are here, and to run it on them."""
+    """Request to compile a case for the GPUs of this machine and to run it on them."""
 
     compile: CompileRequest
-    """`description` is empty: XLA asks the devices."""
+    """Its `description` is empty, because XLA queries the devices."""
     results: str
-    """Directory for what the devices compute; exists."""
+    """Existing directory for the devices' results."""
     draws: int
     """Number of different draws of the arguments."""
     runs: int
-    """Number of runs of each."""
+    """Number of runs of each draw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,22 +100,22 @@ class DeviceAnswer:
     """The result of running a case on the devices."""
 
     key: str
-    """The artifact's."""
+    """Key of the artifact."""
     device: str
     count: int
     milliseconds: float
     """Median time of one execution."""
     timed_runs: int
-    """Executions that this is the median of."""
+    """Number of executions behind the median."""
     unsteady: Mapping[str, float]
-    """Output name to the largest relative difference between two runs of one draw, 0 when all were equal bit for bit."""
+    """Output name to the largest relative difference between two runs of one draw; 0 if all are equal bit for bit."""
     errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
     """Output name to its relative error against the case's reference, per draw; empty without a reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """Asks to replay a device's artifact on the draws that were run, and to compare."""
+    """Request to replay a device's artifact on the same draws and to compare the results."""
 
     source: Source
     case_id: str
@@ -131,28 +124,28 @@ class ComparisonRequest:
     draws: int
 
 
-def ask_to_compare(asked: DeviceRequest, artifact: Path) -> ComparisonRequest:
-    """Returns the request to compare what this one has left. artifact: the device's, a directory."""
+def make_comparison_request(request: DeviceRequest, artifact: Path) -> ComparisonRequest:
+    """Returns the request to compare the results of a device run. artifact: directory of the device's artifact."""
     return ComparisonRequest(
-        source=asked.compile.source,
-        case_id=asked.compile.case_id,
+        source=request.compile.source,
+        case_id=request.compile.case_id,
         artifact=str(artifact),
-        results=asked.results,
-        draws=asked.draws,
+        results=request.results,
+        draws=request.draws,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
-    """The device's outputs against the replay of its artifact."""
+    """The comparison of the device's outputs with program order and the replay."""
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""
-    """The operations that replay does not compute."""
+    """The operation that replay does not compute; empty if it computes all."""
 
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:
-    """Returns the job that asks a device worker."""
+    """Returns the job for a device worker; `timeout` in seconds."""
     return Job(
         source=request.compile.source,
         name=f"the run of case `{request.compile.case_id}` on the GPU",
@@ -164,7 +157,7 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """Returns the job that asks a comparison worker."""
+    """Returns the job for a comparison worker; `timeout` in seconds."""
     return Job(
         source=request.source,
         name=f"the replay of case `{request.case_id}` as the GPU ran it",

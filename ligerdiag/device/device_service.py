@@ -1,8 +1,8 @@
-"""The devices' counter: runs cases on this machine's GPUs, judges each by its own artifact, and has the runs compared.
+"""Runs cases on this machine's GPUs, judges each by its own artifact, and has its results compared.
 
-1. The intended result comes from program order, replayed on the same inputs; if that is too large or not covered, from
-   the case's own reference; otherwise the run decides nothing.
-2. A worker that dies or takes too long costs only its case. The devices' results are removed afterwards.
+The intended result comes from program order, replayed on the same inputs. If the replay is too large or not covered, it
+comes from the case's reference; without one, the run decides nothing. A worker that dies or takes too long fails only
+its own case. The devices' results are removed afterwards.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,9 +16,9 @@ from ligerdiag.compile.service import make_request
 from ligerdiag.device.device_jobs import (
     DeviceAnswer,
     DeviceRequest,
-    ask_to_compare,
     judge_by_reference,
     make_comparison_job,
+    make_comparison_request,
     make_device_job,
 )
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
@@ -36,32 +36,32 @@ DEVICE_WORKER = "ligerdiag.device.device_worker"
 COMPARISON_WORKER = "ligerdiag.device.comparison_worker"
 DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")
-"""Linux's driver, and that of the Windows subsystem for Linux."""
+"""Device files of NVIDIA's driver on Linux, and on the Windows subsystem for Linux."""
 RUNS = 3
 """Number of runs of each draw."""
 
 type OnCase = Callable[[str, CaseSpec, int, int], None]
 """Called with `started` or `finished`, the case, how many are done, and how many there are."""
 type JudgeArtifact = Callable[[CaseSpec, Artifact], tuple[Mapping[str, str], tuple[str, ...]]]
-"""From the device's own artifact to the static verdict on each output, and what that does not cover."""
+"""Takes the device's own artifact; returns the static verdict on each output, and what the analysis does not cover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """How to run on the devices."""
+    """Options of a run on the devices."""
 
     timeout: float
     """Seconds for one case."""
     refuse: Callable[[Artifact], str]
-    """Returns why an artifact is not replayed; empty if it is."""
+    """Returns the reason why an artifact is not replayed; empty if it is."""
     draws: Callable[[CaseSpec], int]
-    """Returns how many different draws of a case's arguments are run."""
+    """Returns the number of different draws of a case's arguments."""
 
 
 def require_gpu(toolchain: str = DEFAULT) -> None:
-    """Raises InputError where what that toolchain compiles cannot run here: asked before anything is compiled.
+    """Raises InputError if this machine has no NVIDIA GPU or the toolchain is not the default one.
 
-    A device runs what the default one compiles, and the system has to know of an NVIDIA GPU.
+    Commands call it before they compile anything.
     """
     if toolchain != DEFAULT:
         raise InputError(f"a device runs what toolchain `{DEFAULT}` compiles, not `{toolchain}`")
@@ -78,13 +78,13 @@ def run_cases(
     judge: JudgeArtifact,
     on_case: OnCase,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
-    """Yields each case with its run. Nothing that is wrong with one case is raised: it is in the run's `error`."""
+    """Yields each case with its run. Errors of one case are not raised: they are in the run's `error`."""
     cores = count_cores()
     with (
         _open_pool(cache, toolchain, options, DEVICE_WORKER, DEVICE_ENVIRONMENT) as devices,
         _open_pool(cache, toolchain, options, COMPARISON_WORKER, compute_environment(cores)) as replays,
     ):
-        bench = _Bench(devices=devices, replays=replays, options=options, judge=judge)
+        bench = _DeviceRunner(devices=devices, replays=replays, options=options, judge=judge)
         for done, case in enumerate(cases):
             on_case("started", case, done, len(cases))
             results = ScratchFolder("device")
@@ -100,14 +100,14 @@ def run_cases(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bench:
+class _DeviceRunner:
     devices: Pool
     replays: Pool
     options: DeviceOptions
     judge: JudgeArtifact
 
     def run(self, case: CaseSpec, results: str) -> DeviceRun:
-        """Runs one case; what the devices compute goes to the directory `results`. Raises the workers' LigerdiagError."""
+        """Runs one case. results: directory for the devices' results. Raises the workers' LigerdiagError."""
         compiles = make_request(self.devices, case)
         request = DeviceRequest(compile=compiles, results=results, draws=self.options.draws(case), runs=RUNS)
         answer = self.devices.submit(make_device_job(request, self.options.timeout)).result()
@@ -131,12 +131,12 @@ class _Bench:
         )
 
     def _compare(
-        self, artifact: Artifact, asked: DeviceRequest, answer: DeviceAnswer
+        self, artifact: Artifact, device_request: DeviceRequest, answer: DeviceAnswer
     ) -> tuple[Mapping[str, DeviceOutput], str, str]:
-        """Returns (numbers by output, the source of the intended result, the reason if there is no intended result)."""
+        """Returns (numbers by output, the source of the intended result, the reason if there is none)."""
         why = self.options.refuse(artifact)
         if not why:
-            request = ask_to_compare(asked, artifact.directory)
+            request = make_comparison_request(device_request, artifact.directory)
             compared = self.replays.submit(make_comparison_job(request, self.options.timeout)).result()
             if compared.outputs:
                 return compared.outputs, PROGRAM_ORDER, ""
@@ -156,7 +156,7 @@ def _open_pool(
         timeout=options.timeout,
         module=module,
         environment=environment,
-        forks=module != DEVICE_WORKER,  # a driver may have been opened by an import
+        forks=module != DEVICE_WORKER,  # an import may have opened a driver
     )
 
 
@@ -170,10 +170,11 @@ def run_judged_cases(
     draws: Callable[[CaseSpec], int],
     tell: OnProgress,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
-    """Yields each case with its run, one after another. Nothing that is wrong with one is raised: it is in its `error`.
+    """Yields each case with its run, one after another. Errors of one case are not raised: they are in its run's
+    `error`.
 
-    effects: what is believed beside what each case declares. replay: how program order is replayed, which is what is
-    right; None leaves that to the case's reference. timeout: seconds for one case. draws: how many draws of its arguments.
+    effects: declared effects beside those that each case declares. replay: how to replay program order, the intended
+    result; None uses the case's reference. timeout: seconds per case. draws: number of draws of a case's arguments.
     """
     toolchain = current_toolchain()
 

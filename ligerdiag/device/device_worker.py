@@ -1,22 +1,17 @@
-"""Worker side: `python -m ligerdiag.device.device_worker` compiles one case after another for the GPUs of this machine, runs
-it on them, and times it.
+"""Compiles one case after another for the GPUs of this machine, runs each and times it: `python -m
+ligerdiag.device.device_worker`.
 
-Runs:
+The artifact is built as for a described target, tags included, except that XLA queries the devices and autotunes on
+them. Arguments are drawn on the CPU, as for a replay, and copied to the devices for each run, because a kernel may
+overwrite them. Each draw runs several times: the first result is kept for the comparison, and the others should equal
+it.
 
-1. The artifact is made as for a described target, tags and all; only that XLA asks the devices, and autotunes on them.
-2. Arguments are drawn on the CPU, the same as for a replay, and put on the devices anew for each run: a kernel may
-   overwrite what it gets.
-3. Each draw is run several times; the first result is kept for the comparison, the others have to equal it.
-4. After that it is timed, with the arguments of the last draw.
-
-Times:
-
-1. The executable has run before, so nothing is loaded or allocated for the first time while the clock runs.
-2. The arguments lie on the devices. What a kernel overwrites in them stays so: that changes numbers, not times. Where the
-   program takes arguments over (donation), each execution gets copies, made on the devices before its clock starts.
-3. The clock runs from the call to the moment when every output is ready, so the time has the host's part in it: some tens
-   of microseconds, which is most of it where the program is small.
-4. There are `MOST_RUNS` timed executions, fewer when they and their copies take more than `BUDGET` together, at least one.
+Timing comes last, on the arguments of the last draw. The executable has run before, so the clock sees no first load or
+allocation. What a kernel overwrites in its arguments stays overwritten, which changes numbers but not times. If the
+program donates arguments, each execution gets copies, made on the devices before its clock starts. The clock runs from
+the call until every output is ready, so the time includes the host's part: some tens of microseconds, most of the time
+of a small program. There are `MOST_RUNS` timed executions, or fewer, at least one, if they and their copies take more
+than `BUDGET` seconds.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -46,20 +41,21 @@ from ligerdiag.workers.loop import Answerer, serve
 
 MOST_RUNS = 20
 BUDGET = 1.0
-"""Seconds."""
+"""Seconds for all timed executions."""
 
 
 def time_executions(compiled: Callable[..., Any], arguments: Any, *, donates: bool) -> tuple[float, ...]:
-    """Milliseconds of each timed execution. arguments: a sequence, on the devices, of what `compiled` takes."""
+    """Returns the milliseconds of each timed execution. arguments: those of `compiled`, on the devices. donates:
+    whether the program takes some of them over."""
     library: Any = jax
     times: list[float] = []
     began = perf_counter()
     while len(times) < MOST_RUNS and (not times or perf_counter() - began < BUDGET):
-        given = library.block_until_ready(library.tree.map(_copy, arguments)) if donates else arguments
+        taken = library.block_until_ready(library.tree.map(_copy, arguments)) if donates else arguments
         started = perf_counter()
-        results = library.block_until_ready(compiled(*given))
+        results = library.block_until_ready(compiled(*taken))
         times.append((perf_counter() - started) * 1e3)
-        del results  # before the next one is made: two at once may not fit
+        del results  # before the next execution: two results may not fit
     return tuple(times)
 
 
@@ -68,13 +64,14 @@ def _copy(array: Any) -> Any:
 
 
 LEAST_DIFFERENCE = 1e-300
-"""The error that is reported for a difference in bits without one in numbers, as between 0 and -0."""
+"""The error reported for values that differ in bits but not in numbers, such as 0 and -0."""
 
 type Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAnswer:
-    """Answers the request. Raises InputError where the devices do not do, CompileError when compiling or running fails."""
+    """Compiles, runs and times a case. Raises InputError if the devices do not fit, CompileError if compiling or
+    running fails."""
     case = loader.find_case(request.compile.source, request.compile.case_id)
     mesh = build_device_mesh(case)
     devices: list[Any] = list(mesh.devices.flat)
@@ -118,7 +115,7 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
 
 
 def build_device_mesh(case: Case) -> Mesh:
-    """Returns the case's mesh over the first GPUs of this machine; InputError when there are not enough."""
+    """Returns the case's mesh over the first GPUs of this machine. Raises InputError if there are too few."""
     sizes = dict(case.mesh) or {"x": 1}
     needed = prod(sizes.values())
     library: Any = jax
@@ -147,7 +144,7 @@ def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any
 
 
 def _put(drawn: Any, specs: Any) -> Any:
-    """Returns the arguments on the devices, ready."""
+    """Copies the arguments to the devices and waits until they are there."""
     library: Any = jax
     return library.block_until_ready(library.device_put(drawn, library.tree.map(_get_sharding, specs)))
 
@@ -172,7 +169,7 @@ def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], agai
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, before any file of the user's: see case_loader."""
+    """Imports jax and triton before any file of the user's, see `compile.cases.loader`."""
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowering import configure_locations
     from ligerdiag.device.device_worker import run_case

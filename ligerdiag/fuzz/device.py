@@ -31,8 +31,8 @@ from ligerdiag.device.device_jobs import (
     ComparisonAnswer,
     DeviceAnswer,
     DeviceRequest,
-    ask_to_compare,
     make_comparison_job,
+    make_comparison_request,
     make_device_job,
 )
 from ligerdiag.device.device_service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
@@ -237,7 +237,7 @@ def _judge_case(bench: _Bench, case: CaseSpec, program: RandomProgram) -> tuple[
         assert artifact is not None
         row = replace(row, device=answer.device, reference=dict(answer.errors))
         inspection = inspect_artifact(artifact, effects_cache=bench.cache.root / "effects", readers=bench.readers)
-        job = make_comparison_job(ask_to_compare(request, artifact.directory), bench.replays.timeout)
+        job = make_comparison_job(make_comparison_request(request, artifact.directory), bench.replays.timeout)
         compared = bench.replays.submit(job).result()
         row = describe_run(row, inspection, compared, answer)
         if not compared.not_covered:

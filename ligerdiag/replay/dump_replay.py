@@ -4,10 +4,12 @@
 2. Arguments are drawn as `check` draws those of a case without draws of its own, but each from a seed of its own: equal
    ones hide what is wrong.
 3. A dump does not say how arrays lie on several devices: only modules for one device are replayed. An artifact says it.
-4. A dump holds the program as MLIR folded it: of some values it cannot be told whether autodiff meant them from before or
+4. A dump holds the program as MLIR folded it: of some values it cannot be told whether autodiff meant them from before
+or
    after a kernel, and some it surely meant from before. Program order decides nothing there: the numbers of such an
    output are undecided.
-5. What is estimated above the bounds has its dearest loops cut short (see `runs.loops`), or is refused before anything is
+5. What is estimated above the bounds has its dearest loops cut short (see `runs.loops`), or is refused before anything
+is
    drawn. An endless loop is the caller's to end.
 6. Kernels are read from the files that workers have made of their Triton IR: its parser, C++, is not called here.
 """
@@ -77,7 +79,8 @@ class DumpPlan:
 
 
 def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = ()) -> DumpPlan | Replay:
-    """Returns the plan of a replay, or its record where it is not replayed: limits of coverage and of size are not raised.
+    """Returns the plan of a replay, or its record where it is not replayed: limits of coverage and of size are not
+    raised.
 
     ambiguous: see `DumpPlan`.
     """
@@ -201,7 +204,8 @@ def _require_arguments(program: HloModule) -> None:
 
 
 def _needs_order(instruction: HloInstruction) -> bool:
-    """Returns whether it matters when it runs: it reads memory that a kernel may overwrite, or it may overwrite some."""
+    """Returns whether it matters when it runs: it reads memory that a kernel may overwrite, or it may overwrite
+    some."""
     reads = any(operand.opcode != "constant" for operand in instruction.operands)
     return reads and instruction.opcode not in _NO_OPERATION
 
@@ -270,7 +274,8 @@ def _parse_unoptimized(data: bytes, shapes: list[ShapeProto]) -> tuple[Array, ..
 
 
 def _find_metadata(data: bytes) -> tuple[int, int]:
-    """Returns where the message begins and ends whose length stands before it, by protobuf's variable-length integers."""
+    """Returns where the message begins and ends whose length stands before it, by protobuf's variable-length
+    integers."""
     length = 0
     for position, byte in enumerate(data[:_VARINT_BYTES]):
         length |= (byte & 0x7F) << (7 * position)

@@ -6,11 +6,14 @@
     instruction a fixed amount. Views cost only that.
 (3) A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, from the constant
     that it starts at; else, for the program as written, by the optimized module's longest loop. Without any of these it
-    counts once, and `notes` says so. Of a conditional's branches the most expensive one counts. A loop that is cut short
+    counts once, and `notes` says so. Of a conditional's branches the most expensive one counts. A loop that is cut
+    short
     counts as often as it then runs.
-(4) A kernel's launches in both runs of the program are remembered, so they count once. In the schedule they count again:
+(4) A kernel's launches in both runs of the program are remembered, so they count once. In the schedule they count
+again:
     rounding differs. Devices that run the kernel on the whole of the program's operand all get the same bytes, and
-    count once. Large products are remembered, too: as long as there is room for all of them, two runs of three compute them.
+    count once. Large products are remembered, too: as long as there is room for all of them, two runs of three compute
+    them.
 (5) Products use all cores, nothing else does.
 """
 
@@ -42,7 +45,8 @@ from ligerdiag.replay.runs.loop_cuts import (
 )
 
 FLOPS = 60e9
-"""A second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for 1024x1024 while the machine was busy."""
+"""A second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for 1024x1024 while the machine was
+busy."""
 ELEMENT_SECONDS = 1e-9
 """NumPy on f32, by the element: 0.1 ns (add, in the cache) to 1.4 ns (exp, 8 million), 12 ns for a `where`."""
 SORT_SECONDS = 1e-7
@@ -193,7 +197,8 @@ class _Cost:
 
 
 def list_cuts(program: HloModule, optimized: HloModule, kernel_seconds: KernelSeconds) -> Iterator[Cuts]:
-    """Yields what may be cut short: the dearest loop, which goes round all that it holds, then the next one as well, and so
+    """Yields what may be cut short: the dearest loop, which goes round all that it holds, then the next one as well,
+    and so
     on."""
     costs = _compute_costs(program, kernel_seconds, 1, [], {})
     loops = sorted(

@@ -2,16 +2,19 @@
 draw's numbers not show that it is not? A replay of several draws of the arguments, each within what roundings come to.
 
 1. In each draw an output's *ratio* is its error over the largest of a few samples of program order in which every
-   rounding is moved at random (see `runs.rounding`), and over that of one f32 at least. Of two samples of a number both may
+   rounding is moved at random (see `runs.rounding`), and over that of one f32 at least. Of two samples of a number both
+   may
    be near it by chance: where that leaves it open, there are more.
-2. wrong   the ratio is above `WRONG` in some draw: in one draw the arguments take the branch that shows it, errors do not
+2. wrong   the ratio is above `WRONG` in some draw: in one draw the arguments take the branch that shows it, errors do
+not
            cancel, or a small term of a large sum is off by more than any rounding
    right   the ratio is at most `RIGHT` in every draw
    alike   else, and where program order itself is not finite
    Verdicts are not asked.
 3. An output that is `trusted` and is not right so is held against the case's reference, too: XLA keeps more precision
    than bf16 or eight bits have, and so it does in the formulas.
-4. Draws follow each other until each of the `doubted` outputs is wrong in one of them, `LEAST` at least and `MOST` at most.
+4. Draws follow each other until each of the `doubted` outputs is wrong in one of them, `LEAST` at least and `MOST` at
+most.
 """
 
 import json
@@ -69,7 +72,8 @@ class DrawsAnswer:
     ratios: Mapping[str, float] = field(default_factory=dict[str, float])
     """Output name to the largest ratio; infinite where the output alone is not finite."""
     noise: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Output name to the least, over the draws, of what its roundings come to there; see 1. Of the `measured` at least."""
+    """Output name to the least, over the draws, of what its roundings come to there; see 1. Of the `measured` at
+    least."""
     draws: int = 0
     not_covered: str = ""
     """What replay does not compute."""

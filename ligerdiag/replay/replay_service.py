@@ -86,7 +86,8 @@ class Results:
     def find(
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str] = ()
     ) -> Replay | None:
-        """Returns the result for this program with these arguments, if it is still valid. cut: names of the loops that are
+        """Returns the result for this program with these arguments, if it is still valid. cut: names of the loops that
+        are
         cut short."""
         answer = self._cache.find_answer(self._ask(case, artifact, options, cut), REPLAYS)
         try:
@@ -384,7 +385,8 @@ def _plan_whole(artifact: Artifact, options: ReplayOptions, results: Results) ->
 
 
 def _estimate(artifact: Artifact, cores: int, results: Results, question: str) -> tuple[Estimated, ...]:
-    """Returns the cost of the whole, or of each way of cutting loops short; question: as of `Results.find_estimates`."""
+    """Returns the cost of the whole, or of each way of cutting loops short; question: as of
+    `Results.find_estimates`."""
     found = results.find_estimates(artifact, cores, question)
     if found is None:
         from ligerdiag.replay.estimate import estimate_artifact, estimate_cuts

@@ -1,6 +1,7 @@
 """Both sides of `python -m ligerdiag.replay.replay_worker`, which replays one artifact after another on the CPU.
 
-Records say which artifacts are replayed, what crosses the boundary, and what the cache keeps. Python's own JSON is read and
+Records say which artifacts are replayed, what crosses the boundary, and what the cache keeps. Python's own JSON is read
+and
 written here, which knows `NaN` and `Infinity`; a report for others never holds them.
 """
 
@@ -174,7 +175,8 @@ def render_replay_answer(answer: ReplayAnswer) -> str:
 def _keep_freed_memory() -> None:
     """The memory of freed arrays is kept for the next ones, as long as the process lives.
 
-    By default glibc gives back each large array at once, and the kernel clears its pages again for the next one: a fifth of
+    By default glibc gives back each large array at once, and the kernel clears its pages again for the next one: a
+    fifth of
     the time of a large case, and on a virtual machine more. Another C library is left as it is.
     """
     with suppress(OSError, AttributeError):

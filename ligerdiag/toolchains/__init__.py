@@ -1,1 +1,2 @@
-"""Toolchains: which jax, jax-triton and triton compile, in what environment, and for which GPUs."""
+"""Toolchains: the versions of jax, jax-triton and triton that compile, their environments, and the GPUs they compile
+for."""

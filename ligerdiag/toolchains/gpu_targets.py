@@ -1,14 +1,10 @@
-"""Lists what ligerdiag compiles for and with: descriptions of GPUs in targets/, and toolchains in `toolchains.toml`.
+"""Descriptions of GPUs, which let XLA compile for a GPU that this machine does not have.
 
-Targets: descriptions of GPUs, good enough for XLA to compile for one that is not there.
+A description is a `GpuTargetConfigProto` in protobuf text format. Those in targets/ name the source of every figure.
+XLA writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and such a file can be used as a target.
 
-A description is a `GpuTargetConfigProto` in text form. The ones that come with ligerdiag name the source of every
-figure; XLA writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and such a file is a target, too.
-
-Target descriptions for an older XLA: without the fields that its `GpuTargetConfigProto` does not know yet.
-
-A description is protobuf text format, and XLA refuses one with a field it does not know. Only fields that this XLA
-never reads are taken away.
+XLA refuses a description with a field that it does not know, so `drop_fields` removes the fields that an older XLA
+lacks; that XLA never reads them.
 """
 
 import re
@@ -33,14 +29,14 @@ class Target:
 
     name: str
     description: str
-    """Text of the `GpuTargetConfigProto`, comments included."""
+    """Text of the `GpuTargetConfigProto`, including comments."""
     compute_capability: int
     """Ten times major plus minor, such as 90."""
     path: Path
 
     @property
     def sha256(self) -> str:
-        """Of the description without comments and indentation: what XLA sees."""
+        """The sha256 of the description without comments and indentation, as XLA reads it."""
         return sha256(strip_comments(self.description).encode()).hexdigest()
 
 
@@ -50,7 +46,7 @@ def list_targets() -> tuple[Target, ...]:
 
 
 def load_target(name_or_path: str) -> Target:
-    """Returns the target of that name, or the one described in that file; InputError when there is none."""
+    """Returns the target of that name, or the one described in that file. Raises InputError."""
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
     if re.fullmatch(r"[\w.-]+", name_or_path) and path.is_file():
         return _load(path, name_or_path)
@@ -88,9 +84,10 @@ _CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 def drop_fields(description: str, unknown: Collection[str]) -> str:
-    """Returns the description, free of comments, without the fields at these paths, such as `gpu_device_info.name`.
+    """Returns the description without the fields at these paths, such as `gpu_device_info.name`.
 
-    One field a line. Unchanged where `unknown` is empty. Raises InputError where it is not protobuf text format.
+    The result has no comments and one field per line; it is unchanged if `unknown` is empty. Raises InputError if the
+    description is not in protobuf text format.
     """
     if not unknown:
         return description
@@ -114,7 +111,7 @@ def _split(description: str) -> Iterator[str]:
 
 
 def _keep_fields(tokens: tuple[str, ...], position: int, path: str, unknown: frozenset[str]) -> tuple[list[str], int]:
-    """Returns the lines of the fields from `position` to the end of their message, and where that is."""
+    """Returns the lines of the fields from `position` to the end of their message, and the position of that end."""
     lines: list[str] = []
     while position < len(tokens) and tokens[position] not in _CLOSING.values():
         name = tokens[position]
@@ -140,7 +137,7 @@ def _keep_fields(tokens: tuple[str, ...], position: int, path: str, unknown: fro
 
 
 def _find_value_end(tokens: tuple[str, ...], position: int) -> int:
-    """Position of the value's last token: of a list its bracket, of a scalar the token itself."""
+    """Returns the position of the value's last token: the bracket that closes a list, or the scalar itself."""
     if tokens[position] != "[":
         return position
     end = position

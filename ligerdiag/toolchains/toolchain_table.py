@@ -1,15 +1,5 @@
-"""Lists what ligerdiag compiles for and with: descriptions of GPUs in targets/, and toolchains in `toolchains.toml`.
-
-Targets: descriptions of GPUs, good enough for XLA to compile for one that is not there.
-
-A description is a `GpuTargetConfigProto` in text form. The ones that come with ligerdiag name the source of every
-figure; XLA writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and such a file is a target, too.
-
-Target descriptions for an older XLA: without the fields that its `GpuTargetConfigProto` does not know yet.
-
-A description is protobuf text format, and XLA refuses one with a field it does not know. Only fields that this XLA
-never reads are taken away.
-"""
+"""The toolchains that ligerdiag can make, as `toolchains.toml` pins them, and one for each release of jax between
+them."""
 
 import re
 import tomllib
@@ -34,7 +24,7 @@ from ligerdiag.model.jobs import Flag
 
 TABLE = Path(__file__).parent / "toolchains.toml"
 DEFAULT = "default"
-"""The toolchain that ligerdiag itself is installed with; stands in no table."""
+"""The toolchain that ligerdiag itself is installed with; it is in no table."""
 
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.+!]+)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -49,13 +39,13 @@ class ToolchainSpec:
     python: str
     """Major and minor version, such as `3.12`."""
     packages: Mapping[str, str]
-    """Every package of the environment to its version."""
+    """Version of every package of the environment."""
     options: Mapping[str, Flag]
-    """Compiler options that a compile without a GPU needs."""
+    """Compiler options that compiling without a GPU needs."""
     unknown_target_fields: tuple[str, ...]
-    """Paths of the fields of a target description that its XLA does not know."""
+    """Paths of the fields of a target description that this XLA does not know."""
     like: str = ""
-    """Of one release of jax, `jax-0.7.2`: the name of the toolchain whose other packages it has."""
+    """For a release of jax such as `jax-0.7.2`, the name of the toolchain that pins its other packages; else empty."""
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -64,18 +54,18 @@ class ToolchainSpec:
 
     @property
     def directory_name(self) -> str:
-        """Of its environment: another set of pins, or another Python, is another environment."""
+        """Name of the environment's directory, which depends on the pins and the Python version."""
         return f"{self.name}-{sha256('\n'.join((self.python, *self.requirements)).encode()).hexdigest()[:16]}"
 
 
 def load_table(path: Path = TABLE) -> dict[str, ToolchainSpec]:
-    """Returns the toolchains by name, in the order of the file; FieldError where it is not such a table."""
+    """Returns the toolchains by name, in the order of the file. Raises FieldError."""
     return parse_table(path.read_text(encoding="utf-8"))
 
 
 def parse_table(text: str) -> dict[str, ToolchainSpec]:
-    """Returns the toolchains by name, in the order of the text, each followed by its releases of jax; FieldError where it
-    is not such a table."""
+    """Returns the toolchains by name, in the order of the text, each followed by its releases of jax. Raises
+    FieldError."""
     try:
         fields: Json = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -90,18 +80,18 @@ def parse_table(text: str) -> dict[str, ToolchainSpec]:
 
 @cache
 def known_toolchains() -> tuple[ToolchainSpec, ...]:
-    """Returns the toolchains that come with ligerdiag, in the order of the table, without the releases of jax."""
+    """Returns the toolchains of the table in its order, without the releases of jax."""
     return tuple(spec for spec in load_table().values() if not spec.like)
 
 
 @cache
 def known_releases() -> tuple[ToolchainSpec, ...]:
-    """Returns the toolchain of each release of jax, such as `jax-0.7.2`, the oldest first."""
+    """Returns the toolchain of each release of jax, such as `jax-0.7.2`, oldest first."""
     return tuple(spec for spec in load_table().values() if spec.like)
 
 
 def find_spec(name: str) -> ToolchainSpec:
-    """Returns the toolchain of that name; InputError names the known ones."""
+    """Returns the toolchain of that name. Raises InputError, which lists the known names."""
     for spec in (*known_toolchains(), *known_releases()):
         if spec.name == name:
             return spec
@@ -132,7 +122,7 @@ def _parse_entry(name: str, entry: Json, since: Json) -> ToolchainSpec:
 
 
 def _list_releases(base: ToolchainSpec, entry: Json, since: Json) -> Iterator[ToolchainSpec]:
-    """Yields the base with each jax and jaxlib of `releases`."""
+    """Yields the base toolchain with each jax and jaxlib of `releases` in place of its own."""
     releases = read_str_map(entry, "releases") if "releases" in entry else {}
     for jax, jaxlib in releases.items():
         _read_version(jax)
@@ -152,7 +142,7 @@ def _list_releases(base: ToolchainSpec, entry: Json, since: Json) -> Iterator[To
 
 
 def _find_unknown_fields(version: str, since: Json) -> tuple[str, ...]:
-    """Returns the fields that came with a later version."""
+    """Returns the fields of a target description that a later version of jaxlib added."""
     later = [name for name in since if _read_version(name) > _read_version(version)]
     return tuple(field for name in later for field in read_strs(since, name))
 

@@ -1,13 +1,13 @@
-"""Templates that serve many runs, one after another: those of a test suite, or of the commands of a page.
+"""Serves forks of templates to many runs, such as those of a sweep's workers on one machine or of a test suite.
 
-1. `python -m ligerdiag.workers.template_server SOCKET` hands out forks of templates until its standard input closes. It
-   starts a template when it is first asked for one of its kind. A run whose LIGERDIAG_TEMPLATES names the socket asks there.
-   The socket belongs into a folder that nobody else may enter.
-2. A kind is an interpreter, a module, and all environment variables but those that each worker has for itself; see
-   `loop`.
-3. Who asks sends what a template is sent, one byte with three descriptors, and behind it the kind. The worker answers.
-   Where no fork is to be had, the descriptors are closed, and whoever asked makes a template of its own.
-4. Of templates whose workers have all ended, those are kept that were asked for last.
+`python -m ligerdiag.workers.template_server SOCKET` listens until its standard input closes. It starts a template when
+the first request of a kind arrives. Runs whose LIGERDIAG_TEMPLATES names the socket ask there; the socket belongs in a
+folder that no other user may enter. A kind is an interpreter, a module, and all environment variables except those that
+differ between workers (see `loop`).
+
+A request is the one byte and the three descriptors that a template receives, followed by the kind. The new worker
+answers, not the server. If no fork is possible, the server closes the descriptors, and the run starts a template of its
+own. Of the templates without workers, the server keeps the most recently used.
 """
 
 import os
@@ -30,16 +30,16 @@ from ligerdiag.workers.process import (
     WorkerProcess,
     WorkerTimeout,
 )
-from ligerdiag.workers.templates import VARIABLE, Kind, send_request, start_process
+from ligerdiag.workers.templates import VARIABLE, TemplateKind, send_request, start_process
 
 _START_SECONDS, _END_SECONDS = 60.0, 5.0
 MAXIMUM = 8
-"""Templates that are kept though they are idle; one has some 200 MB, most of them shared with its forks."""
+"""The most templates to keep, unless they have workers; each takes about 200 MB, mostly shared with its forks."""
 
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """The place of one template; nothing is in it when it cannot be forked."""
+    """One template; `control` is None if it cannot fork."""
 
     lock: Lock = field(default_factory=Lock)
     is_tried: bool = False
@@ -47,7 +47,7 @@ class _Slot:
     control: socket.socket | None = None
 
     def has_workers(self) -> bool:
-        """Whether it is in use, or being started."""
+        """Returns whether the template has workers or is being started."""
         if self.lock.locked():
             return True
         try:
@@ -56,23 +56,23 @@ class _Slot:
             return False
 
 
-class _Keeper:
+class _TemplateServer:
     def __init__(self, log: Path, maximum: int) -> None:
         self._log = log
         self._maximum = maximum
         self._lock = Lock()
         self._slots: dict[str, _Slot] = {}
-        """By kind, the one that was asked for last at the end."""
+        """By kind, least recently used first."""
 
     def answer(self, connection: socket.socket) -> None:
-        """Passes the descriptors on to a template; closes them in any case."""
+        """Passes the descriptors of one request on to a template; always closes our copies."""
         descriptors: list[int] = []
         with connection:
             try:
                 _, descriptors, _, _ = socket.recv_fds(connection, len(FORK_REQUEST), FORK_DESCRIPTORS)
                 fields = parse_object(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
                 environment = read_str_map(fields, "environment")
-                kind = Kind(
+                kind = TemplateKind(
                     python=read_str(fields, "python"), module=read_str(fields, "module"), environment=environment
                 )
                 self._pass_on(kind, descriptors)
@@ -82,7 +82,7 @@ class _Keeper:
                 for descriptor in descriptors:
                     os.close(descriptor)
 
-    def _pass_on(self, kind: Kind, descriptors: list[int]) -> None:
+    def _pass_on(self, kind: TemplateKind, descriptors: list[int]) -> None:
         with self._lock:
             slot = self._slots.pop(kind.name, None) or _Slot()
             self._slots[kind.name] = slot
@@ -95,11 +95,11 @@ class _Keeper:
                 return
             try:
                 send_request(slot.control, descriptors)
-            except OSError:  # it was ended from outside; the next one who asks gets another
+            except OSError:  # the template was killed; the next request starts another
                 slot.is_tried, slot.control = False, None
                 raise
 
-    def _start(self, kind: Kind, slot: _Slot) -> None:
+    def _start(self, kind: TemplateKind, slot: _Slot) -> None:
         process, control = start_process(kind, self._log)
         worker = WorkerProcess(process, control)
         try:
@@ -113,7 +113,7 @@ class _Keeper:
             worker.close()
 
     def close(self) -> None:
-        """Ends the templates and waits for them, so that whoever waits for this process knows what they have taken."""
+        """Ends the templates and waits for them, so that their resource usage counts as this process's when it ends."""
         with self._lock:
             for slot in self._slots.values():
                 if slot.control is not None:
@@ -135,8 +135,8 @@ class _Keeper:
 
 
 def serve(path: Path, maximum: int = MAXIMUM) -> None:
-    """Keeps templates until standard input closes."""
-    keeper = _Keeper(path.with_suffix(".log"), maximum)
+    """Serves forks of templates until standard input closes."""
+    keeper = _TemplateServer(path.with_suffix(".log"), maximum)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         path.chmod(0o600)
@@ -147,7 +147,7 @@ def serve(path: Path, maximum: int = MAXIMUM) -> None:
         keeper.close()
 
 
-def _accept(listener: socket.socket, keeper: _Keeper) -> None:
+def _accept(listener: socket.socket, keeper: _TemplateServer) -> None:
     with suppress(OSError):
         while True:
             connection, _ = listener.accept()
@@ -156,7 +156,7 @@ def _accept(listener: socket.socket, keeper: _Keeper) -> None:
 
 @contextmanager
 def keep_templates() -> Generator[None]:
-    """Has all workers that begin meanwhile fork their own from processes that have imported JAX already."""
+    """Runs a template server, from which all workers that start within the context are forked."""
     if os.environ.get(VARIABLE):
         yield
         return

@@ -1,10 +1,9 @@
-"""Parent side: starts workers that nothing has touched before, isolated as `process` (2) says.
+"""The templates of a run: processes that have done the slow imports once and fork every worker (see `loop`).
 
-1. The first process of a kind does the slow imports, once, and is the template that forks every worker; see `loop`.
-2. Where it says that it cannot be forked, it is the worker, and the next one is a process of its own again.
-3. The pools of one run may share their templates. A worker may run another module than its template: it imports the
-   rest itself.
-4. Where another process keeps templates for many runs, a fork of those is taken; see `shared_templates`.
+The first process of a kind becomes the template. If it reports that it cannot fork, it is the worker itself, and the
+next worker is a new process again. The pools of one run may share their templates. A worker may run another module than
+its template: it does the remaining imports itself. If LIGERDIAG_TEMPLATES names a socket, forks come from the templates
+that another process keeps for many runs (see `template_server`).
 """
 
 import json
@@ -21,7 +20,7 @@ from threading import Lock
 from time import monotonic
 from typing import Self
 
-from ligerdiag.workers.loop import is_own, render_equipment
+from ligerdiag.workers.loop import is_per_worker, render_settings
 from ligerdiag.workers.process import (
     FORK_REQUEST,
     FRESH_VARIABLE,
@@ -31,12 +30,12 @@ from ligerdiag.workers.process import (
 )
 
 VARIABLE = "LIGERDIAG_TEMPLATES"
-"""Environment variable: path of the socket."""
+"""Environment variable: path of the socket of a template server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """The properties that the workers of one template have in common."""
+class TemplateKind:
+    """What all workers of one template have in common: interpreter, module and environment."""
 
     python: str
     module: str
@@ -45,17 +44,17 @@ class Kind:
 
     @property
     def common(self) -> dict[str, str]:
-        """Returns the environment without what each worker has for itself."""
-        return {name: value for name, value in self.environment.items() if not is_own(name)}
+        """The environment without the variables that differ between workers."""
+        return {name: value for name, value in self.environment.items() if not is_per_worker(name)}
 
     @property
     def name(self) -> str:
-        """Returns the same text for equal kinds."""
+        """A text that is equal for equal kinds."""
         return json.dumps(asdict(replace(self, environment=self.common)), sort_keys=True)
 
 
-def connect(kind: Kind) -> socket.socket | None:
-    """A connection on which a fork of that kind can be asked for, see 3; None where nobody keeps templates for us."""
+def connect(kind: TemplateKind) -> socket.socket | None:
+    """Returns a connection to the template server; None if there is none, or the worker must not be forked."""
     path = os.environ.get(VARIABLE, "")
     if not path or FRESH_VARIABLE in kind.environment:
         return None
@@ -71,16 +70,16 @@ def connect(kind: Kind) -> socket.socket | None:
     return connection
 
 
-def send_request(control: socket.socket, descriptors: list[int], kind: Kind | None = None) -> None:
-    """Asks a template, or whoever keeps templates of every kind, for a fork."""
+def send_request(control: socket.socket, descriptors: list[int], kind: TemplateKind | None = None) -> None:
+    """Asks a template for a fork; with `kind`, asks a template server, which has templates of every kind."""
     socket.send_fds(control, [FORK_REQUEST], descriptors)
     if kind is not None:
         control.sendall(kind.name.encode())
         control.close()
 
 
-def start_process(kind: Kind, log: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """A new process of that kind and our end of its socket. log: gets what the imports print."""
+def start_process(kind: TemplateKind, log: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Starts a process of that kind; returns it and our end of its socket. log: receives the output of the imports."""
     ours, theirs = socket.socketpair()
     with theirs, log.open("ab") as output:
         process = subprocess.Popen(
@@ -99,11 +98,11 @@ _GONE = -signal.SIGKILL
 
 
 class Templates:
-    """The templates of a run, one for each kind; a context manager. Its methods may be called from several threads."""
+    """The templates of a run, one for each kind; a context manager. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._starts: dict[str, _Start] = {}
+        self._starters: dict[str, _WorkerStarter] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -112,13 +111,13 @@ class Templates:
         self.close()
 
     def start_worker(
-        self, kind: Kind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool] = lambda: True
+        self, kind: TemplateKind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool] = lambda: True
     ) -> WorkerProcess:
         """Returns a worker that is ready and runs `module`, which need not be the template's.
 
-        log: gets what it prints before its first job. start_log: gets what the imports of a template print. is_wanted:
-        asked before slow imports begin, which another thread may have waited for in the meantime. Raises OSError where no
-        process can be started, and what `WorkerProcess.wait_until_ready` raises.
+        log: receives the worker's output before its first job. start_log: receives the output of a template's imports.
+        is_wanted: checked before slow imports begin, because the pool may have closed while this thread waited. Raises
+        OSError if no process can be started, and the exceptions of `WorkerProcess.wait_until_ready`.
         """
         shared = connect(kind)
         if shared is not None:
@@ -126,23 +125,23 @@ class Templates:
                 return _fork(shared, log, kind, module, is_shared=True)
         return self._find(kind).start_worker(kind, module, log, start_log, is_wanted)
 
-    def kill_importing(self, kind: Kind) -> None:
+    def kill_importing(self, kind: TemplateKind) -> None:
         """Ends the template of that kind if it is still importing."""
         self._find(kind).kill_importing()
 
     def close(self) -> None:
         """Ends all templates, and waits until they are gone."""
         with self._lock:
-            starts = list(self._starts.values())
+            starts = list(self._starters.values())
         for start in starts:
             start.close()
 
-    def _find(self, kind: Kind) -> "_Start":
+    def _find(self, kind: TemplateKind) -> "_WorkerStarter":
         with self._lock:
-            return self._starts.setdefault(kind.name, _Start())
+            return self._starters.setdefault(kind.name, _WorkerStarter())
 
 
-class _Start:
+class _WorkerStarter:
     """Starts the workers of one kind."""
 
     def __init__(self) -> None:
@@ -151,7 +150,7 @@ class _Start:
         self._importing: WorkerProcess | None = None
 
     def start_worker(
-        self, kind: Kind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool]
+        self, kind: TemplateKind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool]
     ) -> WorkerProcess:
         with self._lock:
             if self._template is not None:
@@ -186,12 +185,12 @@ class _Start:
                 self._template.close()
                 self._template = None
 
-    def _start(self, kind: Kind, log: Path, is_wanted: Callable[[], bool]) -> tuple[WorkerProcess, bool]:
+    def _start(self, kind: TemplateKind, log: Path, is_wanted: Callable[[], bool]) -> tuple[WorkerProcess, bool]:
         if not is_wanted():
             raise WorkerDied("was not started: the workers were ended")
         worker = WorkerProcess(*start_process(kind, log))
         self._importing = worker
-        if not is_wanted():  # whoever ended them may have come before there was anything to end
+        if not is_wanted():  # the pool may have closed before there was a process to end
             worker.kill()
         try:
             return worker, worker.wait_until_ready()[1]
@@ -202,14 +201,16 @@ class _Start:
             self._importing = None
 
 
-def _fork(control: socket.socket, log: Path, kind: Kind, module: str, *, is_shared: bool = False) -> WorkerProcess:
-    """A copy of the template behind the socket; OSError or WorkerDied where there is none."""
+def _fork(
+    control: socket.socket, log: Path, kind: TemplateKind, module: str, *, is_shared: bool = False
+) -> WorkerProcess:
+    """Returns a fork of the template at the other end of the socket. Raises OSError or WorkerDied if it is gone."""
     ours, theirs = socket.socketpair()
     status, their_status = os.pipe()
     process = ForkedProcess(status)
     worker = WorkerProcess(process, ours)
     try:
-        ours.sendall(render_equipment(kind.environment, log.parent, "" if module == kind.module else module))
+        ours.sendall(render_settings(kind.environment, log.parent, "" if module == kind.module else module))
         with theirs, log.open("ab") as output:
             descriptors = [theirs.fileno(), their_status, output.fileno()]
             send_request(control, descriptors, kind if is_shared else None)
@@ -223,10 +224,10 @@ def _fork(control: socket.socket, log: Path, kind: Kind, module: str, *, is_shar
 
 
 class ForkedProcess:
-    """A process that another one has forked, and whose end that one reports."""
+    """A worker that a template has forked, and whose exit code the template reports."""
 
     def __init__(self, status: int) -> None:
-        """status: the descriptor that the report comes from; it is owned."""
+        """status: descriptor of the pipe that receives the exit code; closed by this object."""
         self.pid = 0
         self._status = status
         self._code: int | None = None
@@ -243,7 +244,7 @@ class ForkedProcess:
         return self._code
 
     def _read(self, timeout: float | None) -> int | None:
-        """Reads the exit code. If the template itself died, the code is unknown; its workers are killed then."""
+        """Reads the exit code; that of SIGKILL if the template itself died, because its workers are killed then."""
         if not select.select([self._status], [], [], timeout)[0]:
             return None
         text = os.read(self._status, 64)

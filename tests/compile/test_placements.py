@@ -64,5 +64,5 @@ def shard_shapes(placement: Placement) -> set[tuple[int, ...]]:
 
 
 def test_a_program_that_nobody_partitioned_does_not_compile_instead_of_ending_the_worker() -> None:
-    with pytest.raises(CompileError, match="XLA does not say how an array of shape \\[4096\\] is split"):
+    with pytest.raises(CompileError, match="XLA does not report how an array of shape \\[4096\\] is split"):
         compute_placements([(4096,)], [object()], [])

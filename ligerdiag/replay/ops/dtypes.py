@@ -84,7 +84,8 @@ def elementwise(compute: Callable[..., Any]) -> Evaluate:
 
 
 _BLOCK = 1 << 17
-"""Elements of large arrays that are computed at a time: what is widened and not yet rounded stays in the cache, and takes no
+"""Elements of large arrays that are computed at a time: what is widened and not yet rounded stays in the cache, and
+takes no
 memory of its own. To hand out a page of memory costs more than to compute what is stored there."""
 
 

@@ -5,7 +5,8 @@
 (1) Floats narrower than f32 are widened to f32; the product accumulates in f32, in f64 where an operand or the result
     is f64, and is rounded once, to the result's dtype. Integers are exact, modulo the result's width.
 (2) `precision_config` is ignored: it allows a device to accumulate less exactly, it never asks for it.
-(3) Both operands are brought into one form, [batch, m, k] x [batch, k, n] in row-major order, so that BLAS takes one path
+(3) Both operands are brought into one form, [batch, m, k] x [batch, k, n] in row-major order, so that BLAS takes one
+path
     and equal products get equal bits however they were written.
 
 Matrix products by cuBLAS: `__cublas$gemm` and `__cublas$lt$matmul`.
@@ -30,7 +31,8 @@ from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, ge
 from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
 LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
-"""Bytes above which transposed matrices stay transposed: BLAS packs both kinds into the same panels, but for a product with
+"""Bytes above which transposed matrices stay transposed: BLAS packs both kinds into the same panels, but for a product
+with
 a vector, and to copy one takes longer than to multiply it by some rows."""
 EXACT_IN_F64 = 2**53
 
@@ -76,7 +78,8 @@ def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
 
 
 def _turn(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
-    """Returns of which operand BLAS gets the transposed matrices: of what has more bytes than the limit, and stands so."""
+    """Returns of which operand BLAS gets the transposed matrices: of what has more bytes than the limit, and stands
+    so."""
     limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
     first, second = (one.size * dtype.itemsize > limit and one.strides[1] < one.strides[2] for one in (left, right))
     return first, second
@@ -141,7 +144,8 @@ type _Key = tuple[int, int, tuple[bool, bool], str]
 class RememberedProducts:
     """Computes each large product once, for as long as its limit allows to keep the operands and the results.
 
-    The program as written, without what kernels overwrite, and the schedule multiply the same arrays, for the most part, and
+    The program as written, without what kernels overwrite, and the schedule multiply the same arrays, for the most
+    part, and
     so do the modes of one operation. Operands are compared before they are widened. A product is another one where BLAS
     reads an operand the other way round.
     """

@@ -2,11 +2,14 @@
 
 Reducers: computations that combine two values of each of `n` operands into one.
 
-`reduce`, `reduce-window`, `scatter` and `select-and-scatter` call one. Most are a single operation, which NumPy has as a
+`reduce`, `reduce-window`, `scatter` and `select-and-scatter` call one. Most are a single operation, which NumPy has as
+a
 ufunc; every other one is called with whole arrays, element by element.
 
-What a ufunc adds up is added in f64 and rounded once; other operations on narrow floats run in f32. XLA's semantics rounds
-after each addition, and a GPU adds in an order of its own in f32: the sum here is nearer to the true one than either, and
+What a ufunc adds up is added in f64 and rounded once; other operations on narrow floats run in f32. XLA's semantics
+rounds
+after each addition, and a GPU adds in an order of its own in f32: the sum here is nearer to the true one than either,
+and
 does not depend on the order.
 
 `reduce`: one or several operands folded over some of their dimensions.
@@ -16,8 +19,10 @@ demands a reducer that is associative, and for one of those a tree in order and 
 
 The `scan` opcode: a computation carried along one dimension, as JAX emits it for cumulative sums.
 
-Operands are inputs and then `num_carries` carries. The computation takes one slice of each input, without the dimension,
-and the carries, and gives one slice of each output and the next carries; the result is the outputs and the last carries.
+Operands are inputs and then `num_carries` carries. The computation takes one slice of each input, without the
+dimension,
+and the carries, and gives one slice of each output and the next carries; the result is the outputs and the last
+carries.
 Checked against XLA:CPU: what is associative may be computed in any order there, and is computed in this one here.
 """
 

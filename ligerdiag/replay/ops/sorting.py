@@ -2,8 +2,10 @@
 
 The order that a comparator gives: a stable permutation along the last dimension.
 
-A comparator is a computation of pairs of scalars; it is called with whole arrays. The orders that programs mostly ask for
-are guessed and sorted by NumPy: a guess stands if the comparator agrees on all neighbours, which for a strict weak order
+A comparator is a computation of pairs of scalars; it is called with whole arrays. The orders that programs mostly ask
+for
+are guessed and sorted by NumPy: a guess stands if the comparator agrees on all neighbours, which for a strict weak
+order
 makes it the only stable permutation there is. Any other order is found by merging, the comparator called at each step.
 """
 
@@ -40,7 +42,8 @@ def compute_rank(values: Array, *, canonical: bool) -> Array:
 
 
 def compute_order(comparator: int, arrays: Sequence[Array], scope: Scope) -> Array:
-    """s64[.., n]: the positions in each row of `arrays`, all [.., n], in the comparator's order; equal ones keep theirs."""
+    """s64[.., n]: the positions in each row of `arrays`, all [.., n], in the comparator's order; equal ones keep
+    theirs."""
     rows = [np.ascontiguousarray(a).reshape(-1, a.shape[-1]) for a in arrays]
     if not rows[0].size:
         return np.zeros(arrays[0].shape, np.int64)

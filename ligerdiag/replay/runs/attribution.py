@@ -10,7 +10,8 @@ the other one's norm, or to 1.
   (1) NaN and infinity equal nothing. Where `intended` holds one: undecided. Where only `actual` does: neither.
   (2) error <= tolerance: fresh, whatever stale would be. An output that no hidden write reaches is fresh; `distance`
       shows it.
-  (3) stale_error <= tolerance: stale. If distance <= tolerance as well, the two predictions agree and `actual` lies just
+  (3) stale_error <= tolerance: stale. If distance <= tolerance as well, the two predictions agree and `actual` lies
+  just
       outside of one: undecided.
   (4) Partly stale by rows: each row equals the intended or the stale one, and of the rows in which the two differ, both
       kinds occur. A row is measured against its own norm, and at least against the root mean square of the rows' norms,

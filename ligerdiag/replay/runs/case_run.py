@@ -115,8 +115,10 @@ def replay_case(
 ) -> Replay:
     """Replays the case's artifact. Limits of coverage are in the record and are not raised.
 
-    rows: count fresh and stale rows. cut: names of the program's loops that are cut short; then there is no reference, which
-    is one of the whole. modules: see `KernelRunner`. orders: other legal orders in which the schedule is run, too, as long
+    rows: count fresh and stale rows. cut: names of the program's loops that are cut short; then there is no reference,
+    which
+    is one of the whole. modules: see `KernelRunner`. orders: other legal orders in which the schedule is run, too, as
+    long
     as these seconds allow.
     Raises LigerdiagError when the artifact cannot be read.
     """
@@ -361,8 +363,10 @@ def _believe(  # noqa: PLR0917
 ) -> tuple[dict[str, OutputNumbers], str]:
     """Returns what loops that were cut short can tell, and a reason if there are outputs of which they tell nothing.
 
-    A schedule that gives the intended or the stale numbers of the shortened program computes that program. What gives others
-    may owe them to the cut: XLA may count on all iterations, such as where it writes their number behind the loop. So the
+    A schedule that gives the intended or the stale numbers of the shortened program computes that program. What gives
+    others
+    may owe them to the cut: XLA may count on all iterations, such as where it writes their number behind the loop. So
+    the
     schedule runs once more, and nothing sees what kernels overwrite: then it has to give the stale numbers.
     """
     found, doubted = dict(numbers), [n for n, one in numbers.items() if one.attribution is Attribution.NEITHER]
@@ -386,7 +390,8 @@ def _find_overwritten(  # noqa: PLR0917
 ) -> dict[str, OutputNumbers]:
     """Returns the numbers of the outputs that look lossy and are wrong: one term among many is stale.
 
-    The roundings of program order come to less than the error, and the schedule is as exact as that where nothing sees what
+    The roundings of program order come to less than the error, and the schedule is as exact as that where nothing sees
+    what
     kernels overwrite: so what makes the difference is what they overwrite.
     """
     names = [n for n, one in numbers.items() if one.attribution is Attribution.LOSSY and one.error > one.tolerance]
@@ -519,7 +524,8 @@ def _settle_loss(
 ) -> Replay:
     """Takes back that an output is lossy where roundings do not explain it.
 
-    An output of program order that is further from its reference than the roundings of program order come to, those of a
+    An output of program order that is further from its reference than the roundings of program order come to, those of
+    a
     workaround included, has not lost digits. It is another value (LD016), and the schedule computes the same one.
     """
     lossy = [

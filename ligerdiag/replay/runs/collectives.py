@@ -2,7 +2,8 @@
 
   (1) Everything is ordered as the device's place in its group (`device_groups`), not by device number.
   (2) A reduction folds from the first device of a group to the last, in the operand's own dtype: each step is one call
-      of the reducer, and rounds as the reducer does. That is what HLO says, and what NCCL does: it adds two narrow floats
+      of the reducer, and rounds as the reducer does. That is what HLO says, and what NCCL does: it adds two narrow
+      floats
       in f32 and stores the narrow sum at each hop. Another order of hops differs by rounding only.
   (3) Several operands are as many collectives; all-to-all is the exception, whose operands are the pieces.
   (4) A device that receives nothing from a collective-permute or -broadcast gets zeros.

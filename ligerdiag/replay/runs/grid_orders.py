@@ -1,10 +1,12 @@
 """Does the order of the programs of a launch show in its results? Runs it again in other orders, and compares.
 
-1. Programs that touch none of each other's bytes have the same results in any order. Those that do run from the last to the
+1. Programs that touch none of each other's bytes have the same results in any order. Those that do run from the last to
+the
    first, whatever that takes; so do those that meet in atomic operations whose order shows (`triton_ir.atomic_order`).
 2. Where both orders agree and one program reads what another one writes, they run at the same time, operation by
    operation: two programs that load, add and store lose one of the two sums, and one after the other they do not. A
-   kernel whose programs wait for each other, as at a lock, is left alone: nothing runs at the same time behind the lock.
+   kernel whose programs wait for each other, as at a lock, is left alone: nothing runs at the same time behind the
+   lock.
 3. An operand and the output in its place get bytes of their own, except what the launcher zeroes in the place of both.
    That says nothing about a kernel that writes through the operand.
 4. If atomics were used, the order of the programs may show in the rounding, and that alone is no race.
@@ -138,7 +140,8 @@ def _explain(launched: RepeatableLaunch, differences: Sequence[float]) -> Races:
 
 
 def take_apart(launch: Launch, before: Sequence[Array], operands: int) -> tuple[Array, ...]:
-    """Returns copies of buffers of which no output shares bytes with an operand, zeroed as the launcher zeroes them, 3."""
+    """Returns copies of buffers of which no output shares bytes with an operand, zeroed as the launcher zeroes them,
+    3."""
     apart = (*copy_buffers(before[:operands]), *copy_buffers(before[operands:]))
     for number, size in launch.zeroed:
         for other in range(operands):
@@ -179,7 +182,8 @@ def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> 
 def compute_difference(one: Array, other: Array, atomics: bool) -> float:
     """||one - other|| over the larger norm, in f64; 1 where something is not finite, 0 where all bits agree.
 
-    Of integers only elements that differ have a part in the norm: what is left unwritten is large, and nothing is rounded.
+    Of integers only elements that differ have a part in the norm: what is left unwritten is large, and nothing is
+    rounded.
     """
     differs = one.view(f"u{one.itemsize}") != other.view(f"u{other.itemsize}")
     if not differs.any():

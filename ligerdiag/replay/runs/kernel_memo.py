@@ -2,7 +2,8 @@
 
 The memory of one device: each BufferAllocation one array of bytes, each value a view at its offset and in its layout.
 
-Sharing, donation and in-place updates happen by themselves: two values that XLA put into the same bytes are the same bytes.
+Sharing, donation and in-place updates happen by themselves: two values that XLA put into the same bytes are the same
+bytes.
 Fresh memory holds no number: every bit is set, which is NaN in every floating point dtype.
 
 Kernels that were run on the same bytes before are not run again.
@@ -101,7 +102,8 @@ class IsolatedKernels:
 def _compute_digest(
     payload: str, contents: Sequence[bytes], operands: Sequence[Array], outputs: Sequence[Array]
 ) -> bytes:
-    """Computes the key of a launch, given the digests of the operands' contents. Outputs count only by their place: a kernel
+    """Computes the key of a launch, given the digests of the operands' contents. Outputs count only by their place: a
+    kernel
     that reads their unwritten bytes is not worth a distinction."""
     digest = hashlib.sha256(payload.encode())
     base = min([buffer.ctypes.data for buffer in (*operands, *outputs)], default=0)

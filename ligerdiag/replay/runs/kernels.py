@@ -1,10 +1,13 @@
-"""Runs the kernels of a program on bytes, from the Triton IR that their calls carry, and says what was seen of each launch.
+"""Runs the kernels of a program on bytes, from the Triton IR that their calls carry, and says what was seen of each
+launch.
 
 (1) An output with bytes of its own is filled with a canary before the launch. An element that still holds the canary
     afterwards was not written. If a kernel could have written that very value, another canary has to agree.
-(2) A launch races when its results change in another order of its programs, or when an operand and the output in its place
+(2) A launch races when its results change in another order of its programs, or when an operand and the output in its
+place
     get bytes of their own: see `grid_orders`.
-(3) What a kernel reads of such an output before any of its programs has written it is noted, if the programs read it so from
+(3) What a kernel reads of such an output before any of its programs has written it is noted, if the programs read it so
+from
     the first to the last and from the last to the first. Where one writes what another one reads, that is (2).
 (4) What happens in a later execution on the same constants is kept apart.
 """
@@ -156,7 +159,8 @@ _NOTHING = _Seen(kernel="", operands=0)
 class KernelRunner:
     """Runs the kernels of custom calls.
 
-    check_seconds, checks: races are looked for where one run is estimated to take at most so long, in so many launches of
+    check_seconds, checks: races are looked for where one run is estimated to take at most so long, in so many launches
+    of
     each call. modules: files with the operations of modules of Triton IR that another Triton than ours reads, by the
     sha256 of a module.
     """
@@ -178,7 +182,8 @@ class KernelRunner:
     ) -> None:
         """Runs the call's kernel on these bytes: flat contiguous arrays in the order of the call's buffers.
 
-        Operands and outputs may share memory; what the kernel writes, it writes there, also to operands. watched: what is
+        Operands and outputs may share memory; what the kernel writes, it writes there, also to operands. watched: what
+        is
         seen of it goes to `numbers`. Raises NotCoveredError.
         """
         buffers = (*operands, *outputs)
@@ -260,7 +265,8 @@ class KernelRunner:
         )
 
     def is_reading_unwritten(self, call: HloInstruction) -> bool:
-        """Returns whether a launch of this kernel has read of its outputs what nobody had written, or left elements of them
+        """Returns whether a launch of this kernel has read of its outputs what nobody had written, or left elements of
+        them
         unwritten: the call of another module counts that carries the same."""
         return compute_payload_key(call) in self._reading
 

@@ -1,8 +1,11 @@
-"""Launches as the payload of a custom call describes them: the kernel's Triton IR, its grid and what each argument gets.
+"""Launches as the payload of a custom call describes them: the kernel's Triton IR, its grid and what each argument
+gets.
 
-1. Each parameter that is an array or a tensor descriptor takes the next buffer of the call, operands first, then outputs
+1. Each parameter that is an array or a tensor descriptor takes the next buffer of the call, operands first, then
+outputs
    (see `effects.kernel_effects`). Buffers that are left over have no pointer: they share bytes with an operand.
-2. A launcher that autotunes runs each configuration and keeps the fastest. Which one that is, no payload says: the first
+2. A launcher that autotunes runs each configuration and keeps the fastest. Which one that is, no payload says: the
+first
    one counts, as long as all have the same results.
 """
 

@@ -3,7 +3,8 @@
 1. A call whose results hang on the order of its programs runs in the order that showed it. An output is reached if it
    differs by more than rounding.
 2. All calls that read what nobody has written, or leave elements unwritten, find something else in their outputs. An
-   output is reached by one of them if a single bit differs, and the output depends on what that call returns. Where none
+   output is reached by one of them if a single bit differs, and the output depends on what that call returns. Where
+   none
    is and some output is not finite, that tells nothing.
 3. All other calls run as before.
 """
@@ -51,7 +52,8 @@ class OtherKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations with the line of each call, without outputs that nobody uses, and with what they reach."""
+    """Returns the observations with the line of each call, without outputs that nobody uses, and with what they
+    reach."""
     calls = {one.name: one for one in module.instructions if one.opcode == "custom-call"}
     found = [
         _drop_unused(replace(one, line=find_user_line(module, calls[one.instruction])), module, calls[one.instruction])

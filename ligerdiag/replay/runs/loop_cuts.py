@@ -2,9 +2,11 @@
 
 (1) A loop of the program counts by 1 from a constant to a constant, and nothing else ends it.
 (2) It is those loops of the schedule that have its tag; several, where XLA inlined what holds it several times.
-(3) XLA says of each of these how often it runs, and it is as often as in the program. So a loop that XLA unrolled, peeled,
+(3) XLA says of each of these how often it runs, and it is as often as in the program. So a loop that XLA unrolled,
+peeled,
     rotated or removed is not shared, nor is one whose number of iterations hangs on data.
-Cut short, both run their first iterations alone. What comes after the loop sees what these left: it is another program, the
+Cut short, both run their first iterations alone. What comes after the loop sees what these left: it is another program,
+the
 same for what the author meant, for the stale prediction and for the schedule.
 """
 
@@ -93,7 +95,8 @@ def cut_loops(program: HloModule, loops: Iterable[SharedLoop], first: int = FIRS
 
 
 def cut_named_loops(program: HloModule, optimized: HloModule, names: Sequence[str]) -> Cuts:
-    """Returns the cuts of the program's loops with these names. Raises ArtifactError where one of them is not shared."""
+    """Returns the cuts of the program's loops with these names. Raises ArtifactError where one of them is not
+    shared."""
     if not names:
         return NO_CUTS
     loops = {one.loop.name: one for one in find_shared_loops(program, optimized)}

@@ -1,19 +1,25 @@
 """The schedule once more, in other orders that XLA may choose (`hlo.legal_orders`), each value in bytes of its own.
 
-XLA knows every value that an instruction defines, and gives each order a buffer assignment that keeps it. So in an order
-nothing is shared but what names one value (`hlo.shared_storage`), and what a kernel overwrites behind XLA's back: the value
+XLA knows every value that an instruction defines, and gives each order a buffer assignment that keeps it. So in an
+order
+nothing is shared but what names one value (`hlo.shared_storage`), and what a kernel overwrites behind XLA's back: the
+value
 that it is handed, whatever its name. Copies stay copies.
   (1) An operand that an output is declared to be is copied first, as XLA does where somebody still reads it. One whose
       declared alias does not hold in the schedule (`hlo.fused_aliases`) is overwritten.
   (2) An update in place gives a new value.
   (3) Of a loop's state, what the body hands on in the same place is the value that the loop started from. The rest is
       copied before the first iteration; later ones get what the one before gave.
-  (4) Of a conditional, what all branches hand on as one value is that value; another result is what the branch gave, a copy
+  (4) Of a conditional, what all branches hand on as one value is that value; another result is what the branch gave, a
+  copy
       if it stood outside.
   (5) A start does what it does where it stands, or at its done, as the order says. Nothing runs at the same time.
-All orders compute each instruction in the same way, from arrays of the same layout and alignment: what they give differs
-only where some read comes before a kernel in one order and behind it in another, and roundings are the same in both. So an
-output counts as changed if it moves by more than 2^-20 of its norm, whatever its dtype: one stale term of a large sum in
+All orders compute each instruction in the same way, from arrays of the same layout and alignment: what they give
+differs
+only where some read comes before a kernel in one order and behind it in another, and roundings are the same in both. So
+an
+output counts as changed if it moves by more than 2^-20 of its norm, whatever its dtype: one stale term of a large sum
+in
 bf16 is seen, too. What is less could be a library's product that sums in another order.
 """
 

@@ -8,7 +8,8 @@ may be out of range. An operation that chooses it does.
 
 The numbered rules are those of `analysis.program_order`, for numbers instead of dependence sets:
   (1) Order is that of the tags.
-  (2) Every instruction that computes makes a new cell; `tuple`, `get-tuple-element` and the parameters of a `call` or of a
+  (2) Every instruction that computes makes a new cell; `tuple`, `get-tuple-element` and the parameters of a `call` or
+  of a
       branch are other names for existing cells, and so are those of a loop's parameters that its body returns as they
       came; its other parameters are cells of the loop, new in each iteration.
   (3) A kernel overwrites the content of its operand's cell, for every later read.
@@ -99,7 +100,8 @@ def describe_first_nan(
 ) -> str:
     """Returns one line: which operation made it, or which argument holds it.
 
-    is_unwritten: the operation is a kernel that reads of its outputs what nobody has written, or leaves elements unwritten.
+    is_unwritten: the operation is a kernel that reads of its outputs what nobody has written, or leaves elements
+    unwritten.
     """
     given = next((name for name, array in inputs.items() if _has_nan(array)), None)
     if given is not None:

@@ -1,15 +1,20 @@
-"""How far the program's own roundings take an output: where its dtypes alone do not explain an error, and where a workaround
+"""How far the program's own roundings take an output: where its dtypes alone do not explain an error, and where a
+workaround
 rounds.
 
-A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, has lost digits in program order
+A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, has lost digits in program
+order
 already: XLA, which adds in another order, loses others. The dtypes do not show it. So the program runs again with every
 result moved by a random part of what its rounding may come to, and an output differs by what all of them come to: Monte
 Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 A result of n terms is moved by at most sqrt(n) eps / 2 of itself, and of the root mean square of the array: as in
-`compute_tolerance`, n roundings of which each goes its own way. A product with a constant is moved as a whole besides, by
-eps / 2: XLA makes one constant of two that an array is multiplied with, and the rounding of that goes one way everywhere.
-So does that of few digits which are scaled and rounded to as few again, and which XLA leaves out: 1.03 times a number of
+`compute_tolerance`, n roundings of which each goes its own way. A product with a constant is moved as a whole besides,
+by
+eps / 2: XLA makes one constant of two that an array is multiplied with, and the rounding of that goes one way
+everywhere.
+So does that of few digits which are scaled and rounded to as few again, and which XLA leaves out: 1.03 times a number
+of
 e4m3 rounds to the number.
 What a kernel computes is not moved: the schedule runs the same one.
 """
@@ -82,7 +87,8 @@ def measure_noise(
     devices: int,
     samples: range = range(_SAMPLES),
 ) -> dict[str, tuple[float, ...]]:
-    """Returns how far each output is from `intended` when roundings are moved, for each sample; as a relative error in norm,
+    """Returns how far each output is from `intended` when roundings are moved, for each sample; as a relative error in
+    norm,
     NaN where it is not finite. samples: their seeds. Raises NotCoveredError."""
     found: dict[str, tuple[float, ...]] = dict.fromkeys(intended, ())
     for seed in samples:
@@ -94,7 +100,8 @@ def measure_noise(
 
 
 def settle(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers, compared within what roundings come to, as undecided where that is far beyond `tolerance`, of the
+    """Returns the numbers, compared within what roundings come to, as undecided where that is far beyond `tolerance`,
+    of the
     dtypes, or `FAR`: many wrong results would look the same."""
     if numbers.attribution is Attribution.FRESH and numbers.tolerance > min(_MOST * tolerance, FAR):
         return replace(numbers, attribution=Attribution.UNDECIDED)
@@ -104,7 +111,8 @@ def settle(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
 def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, tolerance: float) -> bool:
     """Returns whether what kernels overwrite makes a difference that looks like rounding.
 
-    seen: an output of the schedule, and in program order. unseen: the same where nothing sees what kernels overwrite; XLA
+    seen: an output of the schedule, and in program order. unseen: the same where nothing sees what kernels overwrite;
+    XLA
     made the schedule for that, and what is left are roundings. tolerance: what these come to, a relative error.
     """
     (actual, intended), (isolated, stale) = seen, unseen

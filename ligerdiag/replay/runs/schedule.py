@@ -7,7 +7,8 @@
   (5) A loop's, a branch's and a call's values stand where their caller's do; where the buffer assignment says otherwise
       for a loop, the artifact is refused.
   (6) A kernel inside of a fusion: XLA gives it the slices of larger arrays, or places for its results, without a copy.
-      Only slices and other names stand between the fusion's operands and the kernel, so what it overwrites are their bytes.
+      Only slices and other names stand between the fusion's operands and the kernel, so what it overwrites are their
+      bytes.
       An output that is declared to be an operand is that only where the two have the same bytes (`hlo.fused_aliases`);
       elsewhere it holds no number until the kernel stores one through a pointer of the output's own.
 Not modelled: streams and command buffers.
@@ -114,7 +115,8 @@ class DeviceMemory:
 
 
 def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, offset: int, room: int) -> Array:
-    """Returns an array of this shape, in its logical shape, on the bytes from `offset` on. Raises ArtifactError where `room`
+    """Returns an array of this shape, in its logical shape, on the bytes from `offset` on. Raises ArtifactError where
+    `room`
     is too small for it."""
     dtype, dimensions = get_dtype(shape), get_dimensions(shape)
     strides, size = [0] * len(dimensions), dtype.itemsize
@@ -229,7 +231,8 @@ class ScheduleRunner:
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
         """Runs the entry computation; the outputs of each device, copies of the leaves of the root, in order.
 
-        arguments: per device the entry parameters' arrays (its shards), by parameter number. Raises NotCoveredError, and
+        arguments: per device the entry parameters' arrays (its shards), by parameter number. Raises NotCoveredError,
+        and
         ArtifactError where module and buffer assignment do not fit.
         """
         entry = self.module.entry
@@ -258,7 +261,8 @@ class ScheduleRunner:
         ]
 
     def list_unreached(self) -> tuple[str, ...]:
-        """Returns the names of the instructions that the executions so far do not put to the test: in branches and loops
+        """Returns the names of the instructions that the executions so far do not put to the test: in branches and
+        loops
         that none has entered, on any device, and what computes nothing but largest elements."""
         return tuple(
             [

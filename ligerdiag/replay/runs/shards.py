@@ -8,15 +8,18 @@ Finds the devices that take part in a collective together, and their order.
   (3) With a channel, all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether ids are those of
       devices. If they are not, they name replicas, and all partitions of the one replica form one group.
   (4) With a channel, the others' ids are those of partitions; no groups at all means one of all devices.
-  (5) Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh. In a group made of axes the
+  (5) Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh. In a group made of axes
+  the
       last axis named moves fastest.
 XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
 
-The edges of a shard_map in program order: from one array to each device's shard, and back. A shard is a piece of the array,
+The edges of a shard_map in program order: from one array to each device's shard, and back. A shard is a piece of the
+array,
 and a body that returns all shards as they came returns the array.
 
 JAX writes them as the custom calls below, with the shardings of their values in shardy's own words:
-`#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>` gives for each dimension the mesh axes that it is split over, the major
+`#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>` gives for each dimension the mesh axes that it is split over, the
+major
 one first.
 Not covered: axes that stay automatic, parts of axes, meshes with an order of devices of their own.
 """

@@ -37,7 +37,8 @@ class Window:
     steps: tuple[int, ...]
     """Per axis the bytes from one element to the next."""
     corner: tuple[int | None, ...]
-    """Per axis the coordinate of the first element that is accessed; None where one element stands for the whole axis."""
+    """Per axis the coordinate of the first element that is accessed; None where one element stands for the whole
+    axis."""
 
     def get_ends(self, width: int) -> tuple[int, int]:
         """Returns the first byte of all programs, and the first behind them."""
@@ -111,7 +112,8 @@ def _find_bounds(mask: Array) -> tuple[tuple[int | None, ...], tuple[int | None,
 
 
 def find_window(address: Array | Sum, box: Box) -> Window | None:
-    """Returns the window of these addresses, of shape [programs or 1, *block], or None where the steps are irregular."""
+    """Returns the window of these addresses, of shape [programs or 1, *block], or None where the steps are
+    irregular."""
     terms: list[Array] = []
     for term in make_sum(address).terms:
         parts = _split(term)

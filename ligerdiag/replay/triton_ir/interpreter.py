@@ -58,7 +58,8 @@ def run_grid(
 ) -> GridOutcome:
     """Runs programs of the kernel `entry`; arrays among the arguments are overwritten.
 
-    arguments: one for each of the function's, in order: a C-contiguous array for a pointer, a number for a scalar. Arrays
+    arguments: one for each of the function's, in order: a C-contiguous array for a pointer, a number for a scalar.
+    Arrays
     may share memory. Raises NotCoveredError, then what stands in the arrays has no meaning.
     """
     return _Launch(module, entry, arguments, grid, options).run()

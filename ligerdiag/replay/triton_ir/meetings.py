@@ -160,7 +160,8 @@ def make_traffic(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Bytes start to stop (excluded), in this process, that `writer` writes and `other` accesses: programs of the grid."""
+    """Bytes start to stop (excluded), in this process, that `writer` writes and `other` accesses: programs of the
+    grid."""
 
     start: int
     stop: int
@@ -188,7 +189,8 @@ def find_meetings(traffic: Traffic) -> list[Overlap]:
 
 
 def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -> list[Overlap]:
-    """Returns some meetings in each part of memory where programs meet: a part is a buffer, with those that overlap it."""
+    """Returns some meetings in each part of memory where programs meet: a part is a buffer, with those that overlap
+    it."""
     parts: list[list[int]] = []
     for buffer in sorted((one for one in buffers if one is not None), key=lambda one: one.address):
         stop = buffer.address + buffer.data.size

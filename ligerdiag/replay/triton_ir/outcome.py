@@ -35,13 +35,16 @@ class GridOptions:
     programs: Sequence[int] | None = None
     """Linear numbers (x + width * (y + height * z)) of the programs that run; all where None."""
     batch_bytes: int = 8 << 20
-    """About so many bytes for the largest values of the programs of a batch; small enough for a core's cache is fast."""
+    """About so many bytes for the largest values of the programs of a batch; small enough for a core's cache is
+    fast."""
     records_meetings: bool = True
-    """Whether bytes that several programs touch are looked for; where not, batches of programs that might meet are wrong."""
+    """Whether bytes that several programs touch are looked for; where not, batches of programs that might meet are
+    wrong."""
     most_rounds: int = 1 << 24
     """Of one loop."""
     together: bool = False
-    """The programs of a batch run at the same time, operation by operation, also where they meet: one of the orders in which
+    """The programs of a batch run at the same time, operation by operation, also where they meet: one of the orders in
+    which
     their accesses to memory may come."""
     tracked: frozenset[int] = frozenset()
     """Numbers of the arguments of which is noted what is read before anybody has written it."""
@@ -109,7 +112,8 @@ class GridOutcome:
     meeting: tuple[Meeting, ...] | None = None
     """At most some for each pair of operations, atomics against atomics left out; None where no programs meet."""
     drawn: tuple[Meeting, ...] = ()
-    """Some pairs of programs whose atomic operations meet, of those that `atomic_order` lists: the order of the programs may
+    """Some pairs of programs whose atomic operations meet, of those that `atomic_order` lists: the order of the
+    programs may
     show in more than rounding."""
     old: tuple[OldBytes, ...] = ()
     """Of the tracked arguments."""

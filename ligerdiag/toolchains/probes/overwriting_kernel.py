@@ -1,5 +1,9 @@
 """The smallest program that shows whether a toolchain works: a Triton kernel that overwrites its operand, and a reader
-of it. Pallas makes the kernel where jax-triton is not installed."""
+of
+it.
+
+Pallas makes the kernel if jax-triton is not installed.
+"""
 
 # pyright: basic
 import importlib.util
@@ -42,7 +46,7 @@ def call_by_pallas(values):
 
 
 def compute(x, w):
-    """Returns what the kernel gives back, and a matrix product of what it overwrote."""
+    """Returns the kernel's output, and a matrix product of the operand that it overwrote."""
     values = x @ w + 1.0
     call = call_by_jax_triton if importlib.util.find_spec("jax_triton") else call_by_pallas
     (total,) = call(values)
