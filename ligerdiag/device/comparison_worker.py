@@ -32,7 +32,7 @@ from ligerdiag.replay.runs.attribution import compare_output, compute_error, ran
 from ligerdiag.replay.runs.case_inputs import compute_reference
 from ligerdiag.replay.runs.case_run import compute_tolerances, load_programs, replay_programs
 from ligerdiag.replay.runs.kernels import KernelRunner
-from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
+from ligerdiag.replay.runs.rounding import demote_imprecise, measure_rounding, needs_rounding
 from ligerdiag.workers.loop import Answerer, serve
 
 
@@ -70,7 +70,7 @@ def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws:
                             devices=programs.signature.devices,
                         )[name]
                         numbers = compare_output(array, runs.intended[name], runs.stale[name], tolerance=wider)
-                        numbers = settle(numbers, tolerances[name])
+                        numbers = demote_imprecise(numbers, tolerances[name])
                     attribution = _judge_precision(numbers.attribution, array, name, reference, tolerances[name])
                     errors.setdefault(name, []).append(numbers.error)
                     distances[name] = min(distances.get(name, inf), numbers.distance)

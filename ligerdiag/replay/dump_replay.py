@@ -1,17 +1,29 @@
-"""The modules of a stranger's dump on numbers: arguments are drawn by shape and dtype, nothing is imported or run.
+"""Replays the modules of a foreign dump: draws arguments by shape and dtype, or reads those that XLA wrote; imports and
+runs nothing of it.
 
-1. The program needs tags, which give its order (see `analysis.provenance`).
-2. Arguments are drawn as `check` draws those of a case without draws of its own, but each from a seed of its own: equal
-   ones hide what is wrong.
-3. A dump does not say how arrays lie on several devices: only modules for one device are replayed. An artifact says it.
-4. A dump holds the program as MLIR folded it: of some values it cannot be told whether autodiff meant them from before
-or
-   after a kernel, and some it surely meant from before. Program order decides nothing there: the numbers of such an
-   output are undecided.
-5. What is estimated above the bounds has its dearest loops cut short (see `runs.loops`), or is refused before anything
-is
-   drawn. An endless loop is the caller's to end.
-6. Kernels are read from the files that workers have made of their Triton IR: its parser, C++, is not called here.
+The program needs tags, which give its order (see `analysis.provenance`). Arguments are drawn as `check` draws those of
+a case without draws, but each from its own seed, because equal arguments hide errors. A dump does not say how arrays
+are placed on several devices, so only modules for one device are replayed.
+
+A dump has the program after MLIR folded it. For some values nobody can tell whether autodiff meant them from before or
+after a kernel, and some it surely meant from before. Program order decides nothing for outputs that depend on them:
+they are undecided.
+
+A replay whose estimate exceeds the bounds has its most expensive loops cut short (see `runs.loop_cuts`), or is refused
+before anything is drawn. The caller has to end an endless loop. Kernels are read from files in which workers have
+stored their parsed Triton IR, because Triton's parser, which is C++, is not run on untrusted input in this process.
+
+XLA writes the arguments of one run of a module beside it:
+
+| file | content |
+|---|---|
+| module_0003.jit_step.snapshot.-1044628018.pb, …execution_0000.hlo_snapshot.pb | HloSnapshot (--xla_dump_hlo_snapshots) |
+| module_0003.jit_step.execution_0000.hlo_unoptimized_snapshot.pb | see below (--xla_dump_hlo_unoptimized_snapshots) |
+
+The second is an HloUnoptimizedSnapshot. Newer versions of XLA write its length, then the message without its literals,
+then the literals one by one (xla/runtime/large_hlo_snapshot_serialization): 8 bytes, little endian, with the length of
+a ShapeProto, the ShapeProto, and the elements in the order of its layout; booleans are packed, eight to a byte, the
+first one lowest.
 """
 
 import math
@@ -41,7 +53,7 @@ from ligerdiag.replay.estimate import Estimate, compute_kernel_seconds, estimate
 from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.ops.movement import order_elements, parse_literal
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
-from ligerdiag.replay.replay_service import LONGEST, SLACK
+from ligerdiag.replay.replay_service import OVERRUN_FACTOR, SLACK_BYTES
 from ligerdiag.replay.replay_worker import ALONE_SECONDS, Bounds, compute_available_bytes, refuse
 from ligerdiag.replay.runs.case_run import Programs, Signature, compare_runs
 from ligerdiag.replay.runs.collectives import COLLECTIVES
@@ -54,7 +66,7 @@ from ligerdiag.workers.pool import count_cores
 
 _NO_OPERATION = having(Trait.NO_OPERATION)
 _LEAST_SECONDS = 60.0
-"""Of a processor, that any replay may take: a bound on what an estimate does not see, such as an endless loop."""
+"""Processor seconds that any replay may take, because estimates do not foresee everything, such as an endless loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,29 +75,28 @@ class DumpPlan:
 
     programs: Programs
     ambiguous: frozenset[str]
-    """Names of the outputs whose intended value is not known, or not that of program order, (4)."""
+    """Names of the outputs whose intended value is unknown, or not that of program order."""
     sources: tuple[bytes, ...]
-    """The Triton IR of the kernels that both modules call, each once."""
+    """The Triton IR of all kernels that the two modules call, each once."""
     seconds: float
-    """Of a processor, that it may take."""
+    """Processor seconds that the replay may take."""
     estimated_seconds: float
     estimated_bytes: int
     cuts: Cuts = NO_CUTS
 
     @property
     def memory(self) -> int:
-        """Bytes that it may take."""
-        return 2 * self.estimated_bytes + SLACK
+        """Bytes that the replay may take."""
+        return 2 * self.estimated_bytes + SLACK_BYTES
 
 
 def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = ()) -> DumpPlan | Replay:
-    """Returns the plan of a replay, or its record where it is not replayed: limits of coverage and of size are not
-    raised.
+    """Returns the plan of a replay, or the record of its refusal: limits of coverage and of size are not raised.
 
     ambiguous: see `DumpPlan`.
     """
     try:
-        expected, seconds = _expect(programs, NO_CUTS)
+        expected, seconds = _estimate_dump(programs, NO_CUTS)
         _require_arguments(programs.program)
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
@@ -93,7 +104,7 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
     refused = refuse(expected.seconds, expected.bytes, bounds, available)
     if refused is not None and not bounds.full:
         for cuts in list_cuts(programs.program, programs.optimized, compute_kernel_seconds):
-            shorter, shorter_seconds = _expect(programs, cuts)
+            shorter, shorter_seconds = _estimate_dump(programs, cuts)
             if refuse(shorter.seconds, shorter.bytes, bounds, available) is None:
                 refused, expected, seconds, used = None, shorter, shorter_seconds, cuts
                 break
@@ -111,9 +122,9 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
 
 
 def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[str, Path]) -> Replay:
-    """Replays the modules of a dump. Limits of coverage are in the record and are not raised.
+    """Replays the modules of a dump. A limit of coverage is in the record and is not raised.
 
-    kernels: files with the operations of the plan's `sources`, by the sha256 of a module.
+    kernels: files with the parsed operations of the plan's `sources`, by sha256 of a module.
     """
     started = perf_counter()
     costs = {"estimated_seconds": plan.estimated_seconds, "estimated_bytes": plan.estimated_bytes}
@@ -133,7 +144,7 @@ def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[s
 
 
 def draw_parameters(program: HloModule, seed: int) -> tuple[Array, ...]:
-    """Returns an array for each parameter. Raises NotCoveredError for a dtype that NumPy cannot hold."""
+    """Draws an array for each parameter. Raises NotCoveredError for a dtype that NumPy cannot store."""
     arrays: list[Any] = []
     for number, parameter in enumerate(program.entry.parameters):
         random = np.random.Generator(np.random.PCG64((seed, number)))
@@ -144,9 +155,9 @@ def draw_parameters(program: HloModule, seed: int) -> tuple[Array, ...]:
 def join_programs(
     program: HloModule, optimized: HloModule, buffers: BufferAssignment, output_names: tuple[str, ...]
 ) -> Programs:
-    """Returns the modules of a dump, which are for one device. program: tagged.
+    """Returns the programs of a dump for one device. program: with tags.
 
-    Raises ArtifactError where they do not fit each other, NotCoveredError where replay does not compute them.
+    Raises ArtifactError if the modules are inconsistent, NotCoveredError if replay cannot run them.
     """
     if not optimized.is_scheduled:
         raise ArtifactError(f"`{optimized.name}` holds no schedule")
@@ -175,10 +186,10 @@ def join_programs(
     return Programs(program=program, optimized=optimized, buffers=buffers, signature=signature)
 
 
-def _expect(programs: Programs, cuts: Cuts) -> tuple[Estimate, float]:
-    """Returns the cost on as many cores as it gets, and the seconds of a processor that it may take."""
+def _estimate_dump(programs: Programs, cuts: Cuts) -> tuple[Estimate, float]:
+    """Returns the cost on the cores that the replay gets, and the processor seconds that it may take."""
     expected, cores = _estimate(programs, 1, cuts), count_cores()
-    seconds = max(_LEAST_SECONDS, LONGEST * expected.seconds)
+    seconds = max(_LEAST_SECONDS, OVERRUN_FACTOR * expected.seconds)
     if expected.seconds > ALONE_SECONDS and cores > 1:
         expected = _estimate(programs, cores, cuts)
     return expected, seconds
@@ -197,14 +208,14 @@ def _estimate(programs: Programs, cores: int, cuts: Cuts) -> Estimate:
 
 
 def _require_arguments(program: HloModule) -> None:
-    """Raises NotCoveredError for a parameter that is no array that NumPy can hold."""
+    """Raises NotCoveredError for a parameter that is no array, or that NumPy cannot store."""
     for parameter in program.entry.parameters:
         _describe(parameter.shape)
         get_dtype(parameter.shape)
 
 
 def _needs_order(instruction: HloInstruction) -> bool:
-    """Returns whether it matters when it runs: it reads memory that a kernel may overwrite, or it may overwrite
+    """Returns whether the instruction's place in the order matters: it may read overwritten memory, or overwrite
     some."""
     reads = any(operand.opcode != "constant" for operand in instruction.operands)
     return reads and instruction.opcode not in _NO_OPERATION
@@ -216,7 +227,9 @@ def _require_one_device(program: HloModule, optimized: HloModule) -> None:
         for instruction in module.instructions:
             is_edge = instruction.opcode == "custom-call" and instruction.proto.custom_call_target in EDGES
             if is_edge or instruction.opcode in COLLECTIVES or instruction.opcode == "partition-id":
-                raise NotCoveredError("a program for several devices: a dump does not say where its arrays lie")
+                raise NotCoveredError(
+                    "a program for several devices: a dump does not record the placement of its arrays"
+                )
 
 
 def _describe(shape: ShapeProto) -> tuple[int, tuple[int, ...]]:
@@ -238,7 +251,7 @@ _MAXIMUM_SHAPE_BYTES = 4096
 
 
 def load_snapshot(path: Path, program: HloModule) -> tuple[Array, ...]:
-    """Returns an array for each parameter. Raises ArtifactError where the file cannot be read or does not fit."""
+    """Reads an array for each parameter. Raises ArtifactError if the file cannot be read or does not match."""
     shapes = [parameter.shape for parameter in program.entry.parameters]
     try:
         data = unpack(read_untrusted(path, MAXIMUM_FILE_BYTES))
@@ -261,12 +274,12 @@ def _parse_unoptimized(data: bytes, shapes: list[ShapeProto]) -> tuple[Array, ..
         return _parse_literals(_get_partition(HloUnoptimizedSnapshot.FromString(data)), shapes)
     try:
         snapshot = HloUnoptimizedSnapshot.FromString(memoryview(data)[start:end].tobytes())
-    except DecodeError:  # of an older version, which begins with no length
+    except DecodeError:  # an older version, which does not begin with a length
         return _parse_literals(_get_partition(HloUnoptimizedSnapshot.FromString(data)), shapes)
     inputs = _get_partition(snapshot)
     _require_count(len(inputs.arguments_descriptors), shapes)
     if snapshot.version > _VERSION or any(one.version > _VERSION for one in inputs.arguments_descriptors):
-        raise ArtifactError("of a version of the format that is not known")
+        raise ArtifactError("of an unknown version of the format")
     sizes = [one.argument_size_bytes for one in inputs.arguments_descriptors]
     if sum(sizes) > len(data) - end:
         raise ArtifactError("is cut off")
@@ -274,8 +287,7 @@ def _parse_unoptimized(data: bytes, shapes: list[ShapeProto]) -> tuple[Array, ..
 
 
 def _find_metadata(data: bytes) -> tuple[int, int]:
-    """Returns where the message begins and ends whose length stands before it, by protobuf's variable-length
-    integers."""
+    """Returns (start, end) of a message that follows its length, which is a variable-length integer of protobuf."""
     length = 0
     for position, byte in enumerate(data[:_VARINT_BYTES]):
         length |= (byte & 0x7F) << (7 * position)
@@ -329,10 +341,10 @@ def _require_count(count: int, shapes: list[ShapeProto]) -> None:
 
 
 def _require_shape(number: int, own: ShapeProto, wanted: ShapeProto) -> None:
-    """Raises ArtifactError where an argument is not the array that the program takes."""
+    """Raises ArtifactError if an argument does not have the shape that the program takes."""
     order = list(own.layout.minor_to_major)
     if order and sorted(order) != list(range(len(own.dimensions))):
-        raise ArtifactError(f"argument {number} has a layout that is none")
+        raise ArtifactError(f"argument {number} has an inconsistent layout")
     found, expected = ((one.element_type, get_dimensions(one), is_tuple(one)) for one in (own, wanted))
     if found != expected:
         raise ArtifactError(f"argument {number} is {render_shape(own)}, where the program takes {render_shape(wanted)}")

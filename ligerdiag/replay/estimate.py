@@ -1,20 +1,17 @@
-"""Estimates a replay's time and memory, from the modules alone.
+"""Estimates the time and memory of a replay from the modules alone.
 
-(1) Program order and isolated memory run the program as written, once for all devices; the schedule runs the optimized
-    module on each device.
-(2) A product costs its flops, everything else an element's time for each element that it makes or reduces, and each
-    instruction a fixed amount. Views cost only that.
-(3) A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, from the constant
-    that it starts at; else, for the program as written, by the optimized module's longest loop. Without any of these it
-    counts once, and `notes` says so. Of a conditional's branches the most expensive one counts. A loop that is cut
-    short
-    counts as often as it then runs.
-(4) A kernel's launches in both runs of the program are remembered, so they count once. In the schedule they count
-again:
-    rounding differs. Devices that run the kernel on the whole of the program's operand all get the same bytes, and
-    count once. Large products are remembered, too: as long as there is room for all of them, two runs of three compute
-    them.
-(5) Products use all cores, nothing else does.
+Program order and isolated memory run the program as written once for all devices; the schedule runs the optimized
+module on each device. A product costs its flops. Any other instruction costs a fixed amount and, unless it is a view,
+an element's time for each element that it makes or reduces. Products use all cores, nothing else does.
+
+A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, starting from a
+constant; otherwise, in the program as written, by the longest loop of the optimized module. Without any of these it
+counts once, and `notes` says so. A loop that is cut short counts its remaining iterations. Of a conditional's branches
+the most expensive one counts.
+
+The launches of both runs of the program are remembered, so they count once. In the schedule they count again, because
+rounding differs; devices that run a kernel on the program's whole operand get the same bytes and count once. Large
+products are remembered as well, so two of the three runs compute them, as long as there is room for all of them.
 """
 
 import math
@@ -43,24 +40,25 @@ from ligerdiag.replay.runs.loop_cuts import (
     find_shared_loops,
     find_trip_count,
 )
+from ligerdiag.replay.runs.schedule import compute_sizes
 
 FLOPS = 60e9
-"""A second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for 1024x1024 while the machine was
+"""Per second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for 1024x1024 while the machine was
 busy."""
 ELEMENT_SECONDS = 1e-9
-"""NumPy on f32, by the element: 0.1 ns (add, in the cache) to 1.4 ns (exp, 8 million), 12 ns for a `where`."""
+"""Per element of f32 in NumPy: 0.1 ns (add, in the cache) to 1.4 ns (exp, 8 million), 12 ns for a `where`."""
 SORT_SECONDS = 1e-7
-"""Sorting, by the element."""
+"""Per sorted element."""
 INSTRUCTION_SECONDS = 2e-5
-"""Reading one instruction's attributes and calling NumPy on a few numbers."""
+"""Per instruction: reading its attributes and calling NumPy on a few numbers."""
 PROGRAM_SECONDS = 1e-5
-"""Each program of a batch of small ones; the batch itself is a few instructions."""
+"""Per program of a batch of small ones; the batch itself is a few instructions."""
 KERNEL_ELEMENT_SECONDS = 2.5e-8
-"""By the element of operands and outputs: a cross entropy of 26 to 412 million took 12 to 24 ns of a processor."""
+"""Per element of operands and outputs: a cross entropy of 26 to 412 million took 12 to 24 ns of a processor."""
 MOST_CUTS = 8
-"""Loops that are cut short at most: each makes another estimate."""
+"""The most loops that are cut short: each needs another estimate."""
 LIVE_VALUES = 4
-"""Number of the program's largest values that are alive at a time, beside its arguments."""
+"""Number of the program's largest values that are alive at once, beside its arguments."""
 
 _VIEWS = having(Trait.VIEW)
 _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
@@ -90,7 +88,7 @@ def estimate(
     cores: int,
     cuts: Cuts = NO_CUTS,
 ) -> Estimate:
-    """The cost of all three runs. `kernel_seconds` is one launch of a kernel's custom call on one core."""
+    """Returns the cost of all three runs. kernel_seconds: cost of one launch of a kernel's custom call on one core."""
     notes: list[str] = []
     longest = find_longest_loop(optimized)
     written = _compute_costs(program, kernel_seconds, longest, notes, cuts.program)[program.entry.id]
@@ -112,7 +110,7 @@ def estimate(
 
 
 def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
-    """Returns the cost of replaying an artifact. Raises ArtifactError when it cannot be read, NotCoveredError as
+    """Returns the cost of replaying an artifact. Raises ArtifactError if it cannot be read, NotCoveredError as
     `get_dtype`."""
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
@@ -129,7 +127,7 @@ def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
 
 
 def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estimate]]:
-    """Yields what may be cut short, as `list_cuts`, and what that costs. Raises as `estimate_artifact`."""
+    """Yields the cuts of `list_cuts` with the cost of the replay. Raises as `estimate_artifact`."""
     if not artifact.as_written.stat().st_size:
         return
     program, _ = load_hlo(artifact.as_written)
@@ -153,34 +151,31 @@ def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estima
 
 
 def compute_kernel_seconds(call: HloInstruction) -> float:
-    """Returns the cost of one launch. If its grid is not known, it counts as one program."""
+    """Returns the seconds of one launch; a launch with an unknown grid counts as one program."""
     elements = sum(_count_elements(o.shape) for o in call.operands) + _count_elements(call.shape)
     return count_programs(call) * PROGRAM_SECONDS + elements * KERNEL_ELEMENT_SECONDS
 
 
 def count_allocated_bytes(buffers: BufferAssignment) -> int:
-    """Bytes of all allocations of one device."""
-    ends: dict[int, int] = {}
-    for slice_ in buffers.slices:
-        ends[slice_.allocation] = max(ends.get(slice_.allocation, 0), slice_.offset + slice_.size)
-    return sum(ends.values())
+    """Returns the bytes of all allocations of one device."""
+    return sum(compute_sizes(buffers).values())
 
 
 @dataclass(slots=True)
 class _Cost:
-    """The cost of one execution of a computation, on one core."""
+    """The cost of one execution of a computation on one core."""
 
     flops: float = 0.0
     other_seconds: float = 0.0
-    """Without products and kernels."""
+    """Seconds of all other instructions than products and kernels."""
     kernels: dict[tuple[bytes, str], float] = field(default_factory=dict[tuple[bytes, str], float])
-    """Payload and shapes of the operands to the seconds of all launches."""
+    """(payload, shapes of the operands) to the seconds of all such launches."""
     kernel_bytes: int = 0
-    """Operands and outputs of all launches."""
+    """Bytes of operands and outputs of all launches."""
     product_bytes: int = 0
-    """Of the large products, which are remembered: left operands and results; the right ones are mostly arguments."""
+    """Bytes of the large, remembered products: left operands and results; right operands are mostly arguments."""
     remembered_flops: float = 0.0
-    """Of these."""
+    """Flops of the remembered products."""
 
     @property
     def seconds(self) -> float:
@@ -197,9 +192,7 @@ class _Cost:
 
 
 def list_cuts(program: HloModule, optimized: HloModule, kernel_seconds: KernelSeconds) -> Iterator[Cuts]:
-    """Yields what may be cut short: the dearest loop, which goes round all that it holds, then the next one as well,
-    and so
-    on."""
+    """Yields cuts: of the most expensive loop including its inner ones, then of the next one as well, and so on."""
     costs = _compute_costs(program, kernel_seconds, 1, [], {})
     loops = sorted(
         find_shared_loops(program, optimized),
@@ -219,7 +212,7 @@ def _compute_costs(
     notes: list[str],
     most: Mapping[int, int],
 ) -> dict[int, _Cost]:
-    """Cost of each computation, by id. Callees come before callers, so that each computation is looked at once.
+    """Returns the cost of each computation, by id. Callees come before callers, so one pass suffices.
 
     most: id of a loop to the most iterations that it runs.
     """
@@ -280,16 +273,17 @@ def _compute_product_cost(product: HloInstruction, flops: float) -> _Cost:
 
 
 def count_flops(dot: HloInstruction) -> float:
-    """Multiplications and additions of a product."""
+    """Returns the multiplications and additions of a product."""
     left = dot.operands[0].shape.dimensions
     contracted = [left[d] for d in dot.proto.dot_dimension_numbers.lhs_contracting_dimensions if d < len(left)]
     return 2.0 * count_elements(dot.shape) * math.prod(contracted)
 
 
 def _count_gemm_flops(call: HloInstruction) -> float:
-    """Of f[m,k] and f[k,n] to f[m,n]: the root of the three sizes' product is m k n; the batch b is counted as b^1.5.
+    """Returns the flops of a library call from f[m,k] and f[k,n] to f[m,n]; a batch b counts as b^1.5.
 
-    The dimensions that a library call contracts are in its backend_config, in a form that changes between releases.
+    The root of the product of the three sizes is m k n. The contracted dimensions are in the backend_config, whose form
+    changes between releases.
     """
     result = call.shape.tuple_shapes[0] if is_tuple(call.shape) else call.shape
     sizes = [count_elements(operand.shape) for operand in call.operands[:2]]
@@ -309,7 +303,7 @@ def _count_bytes(shape: ShapeProto) -> int:
 
 
 def _count_live_bytes(program: HloModule) -> int:
-    """Returns the arguments, some of the largest values, and the outputs of all three runs, which are compared."""
+    """Returns the bytes of the arguments, some of the largest values, and the outputs of all three runs."""
     arguments = sum(_count_bytes(parameter.shape) for parameter in program.entry.parameters)
     values: list[int] = sorted(
         (

@@ -1,20 +1,19 @@
-"""Both sides of `python -m ligerdiag.replay.more_draws`: is a schedule's output what program order gives, or do one
-draw's numbers not show that it is not? A replay of several draws of the arguments, each within what roundings come to.
+"""Replays several draws of a case's arguments: does an output equal program order's, or did one draw only fail to show
+that it does not?
 
-1. In each draw an output's *ratio* is its error over the largest of a few samples of program order in which every
-   rounding is moved at random (see `runs.rounding`), and over that of one f32 at least. Of two samples of a number both
-   may
-   be near it by chance: where that leaves it open, there are more.
-2. wrong   the ratio is above `WRONG` in some draw: in one draw the arguments take the branch that shows it, errors do
-not
-           cancel, or a small term of a large sum is off by more than any rounding
-   right   the ratio is at most `RIGHT` in every draw
-   alike   else, and where program order itself is not finite
-   Verdicts are not asked.
-3. An output that is `trusted` and is not right so is held against the case's reference, too: XLA keeps more precision
-   than bf16 or eight bits have, and so it does in the formulas.
-4. Draws follow each other until each of the `doubted` outputs is wrong in one of them, `LEAST` at least and `MOST` at
-most.
+`python -m ligerdiag.replay.more_draws` is the worker. In each draw an output's ratio is its error over the largest of a
+few samples of program order in which every rounding moves at random (see `runs.rounding`), and at least over the
+rounding of one f32. Two samples may both happen to be close to a value; where that leaves the answer open, there are
+more samples. Then an output is
+
+- wrong if its ratio exceeds `WRONG` in some draw: the arguments of one draw may take the branch that shows it, or keep
+errors from cancelling, or expose a small term of a large sum;
+- right if its ratio is at most `RIGHT` in every draw;
+- alike otherwise, and if program order itself is not finite.
+
+Static verdicts play no part. An output that is `trusted` and not right is also compared with the case's reference,
+because XLA keeps more precision than bf16 or eight bits have, and so does the reference. Draws continue until each of
+the `doubted` outputs is wrong in one of them: at least `LEAST` and at most `MOST` draws.
 """
 
 import json
@@ -32,15 +31,15 @@ from ligerdiag.workers.loop import Answerer, serve
 
 DRAWS_WORKER = "ligerdiag.replay.more_draws"
 LEAST, MOST = 2, 20
-"""Draws, of which the first is that of every replay."""
+"""Numbers of draws; the first is that of every replay."""
 RIGHT, WRONG, FAR_OFF = 2.0, 8.0, 1000.0
 FEW, MANY = range(2), range(10)
-"""Seeds of the samples; see 1."""
+"""Seeds of the samples, at first and where these leave the answer open."""
 _FLOOR = 2.0**-24
 
 
 class Word(StrEnum):
-    """See 2."""
+    """What the draws say of one output."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -49,38 +48,37 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawsRequest:
-    """Asks for more draws of one artifact."""
+    """Request to replay more draws of one artifact."""
 
     source: Source
     case_id: str
     artifact: str
-    """Its directory."""
+    """Directory of the artifact."""
     doubted: tuple[str, ...]
-    """Names of outputs; see 4."""
+    """Names of the outputs until all of which are wrong the draws continue."""
     trusted: tuple[str, ...] = ()
-    """Names of outputs; see 3."""
+    """Names of the outputs that are also compared with the reference."""
     measured: tuple[str, ...] = ()
-    """Names of outputs whose `noise` is wanted in any case."""
+    """Names of the outputs whose `noise` is always measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawsAnswer:
-    """What the draws say."""
+    """The result of the draws."""
 
     words: Mapping[str, Word] = field(default_factory=dict[str, Word])
     """By output name."""
     ratios: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Output name to the largest ratio; infinite where the output alone is not finite."""
+    """Output name to the largest ratio; infinite if only the output is not finite."""
     noise: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Output name to the least, over the draws, of what its roundings come to there; see 1. Of the `measured` at
-    least."""
+    """Output name to the smallest noise of any draw, at least for the `measured` outputs."""
     draws: int = 0
     not_covered: str = ""
-    """What replay does not compute."""
+    """The operation that replay does not compute; else empty."""
 
 
 def make_draws_job(request: DrawsRequest, timeout: float) -> Job[DrawsAnswer]:
-    """Returns the job that asks a worker; `timeout` in seconds."""
+    """Returns the job for a worker; `timeout` in seconds."""
     return Job(
         source=request.source,
         name=f"more draws of case `{request.case_id}`",
@@ -91,21 +89,22 @@ def make_draws_job(request: DrawsRequest, timeout: float) -> Job[DrawsAnswer]:
 
 
 def judge_ratios(ratios: Sequence[float]) -> Word:
-    """See 2. ratios: of one output, NaN in a draw in which program order is not finite."""
+    """Judges one output by its ratios, NaN in a draw in which program order is not finite."""
     if any(ratio > WRONG for ratio in ratios):
         return Word.WRONG
     return Word.RIGHT if all(ratio <= RIGHT for ratio in ratios) else Word.ALIKE
 
 
 def compute_ratio(error: float, noise: Sequence[float], *, is_finite: bool) -> float:
-    """See 1. error: NaN where something is not finite. is_finite: program order is."""
+    """Returns an output's ratio in one draw. error: NaN if something is not finite. is_finite: whether program order
+    is."""
     if not is_finite or not all(map(isfinite, noise)):
         return nan
     return inf if isnan(error) else error / max((*noise, _FLOOR))
 
 
 def draw_more(case: Case, request: DrawsRequest) -> DrawsAnswer:
-    """Replays the artifact on draw after draw, 4."""
+    """Replays the artifact on draw after draw."""
     import jax
     import numpy as np
 
@@ -162,7 +161,7 @@ def draw_more(case: Case, request: DrawsRequest) -> DrawsAnswer:
                     ratios.setdefault(name, []).append(ratio)
                 draw += 1
                 if runs.again:
-                    break  # the first run has overwritten a constant: what comes later is another program
+                    break  # the first run overwrote a constant, so later runs are another program
     except NotCoveredError as error:
         return DrawsAnswer(not_covered=str(error))
     return DrawsAnswer(
@@ -174,7 +173,7 @@ def draw_more(case: Case, request: DrawsRequest) -> DrawsAnswer:
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy, before any file of the user's: see case_loader."""
+    """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowering import import_kernel_libraries
     from ligerdiag.replay.more_draws import draw_more

@@ -1,16 +1,13 @@
-"""Replay's counter: the numbers of these artifacts, from the cache or from replay workers, within the machine's
-memory.
+"""Replays artifacts in workers, within the machine's memory, and keeps the results in the cache.
 
-Keeps the results of replays: by the program, its arguments and reference, and all of our code that computes numbers.
+The key of a kept result is the program, its arguments and reference, and all of our code that computes numbers. The
+project files that were imported are remembered with their sha256, as for every answer of the cache. A worker's death
+and "too large" are never kept.
 
-Files of the project that were imported are remembered with their sha256, as for every answer of the cache. A worker's
-death and "too large" are never kept.
-
-1. Programs that are equal and have equal arguments and references are replayed once.
-2. An artifact whose estimate is above the bounds is replayed with its dearest loops cut short (see `runs.loops`), where
-   that fits them. Otherwise it is not replayed. Its record says which.
-3. What takes seconds is replayed beside each other, one core each; what takes longer, by itself on all cores.
-4. A worker that dies or takes too long costs its case alone.
+Equal programs with equal arguments and references are replayed once. An artifact whose estimate exceeds the bounds is
+replayed with its most expensive loops cut short (see `runs.loop_cuts`) if it then fits; otherwise it is not replayed.
+Its record says which. Short replays run side by side, on one core each; a longer one runs alone, on all cores. A worker
+that dies or takes too long fails only its own case.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +44,7 @@ from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environm
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
 from ligerdiag.workers.templates import Templates
 
-KEPT = frozenset({ReplayState.DONE, ReplayState.NOT_COVERED})
+CACHED_STATES = frozenset({ReplayState.DONE, ReplayState.NOT_COVERED})
 _PARTS = (
     "replay",
     "analysis",
@@ -59,21 +56,21 @@ _PARTS = (
     "compile/cases/draws.py",
     "artifacts/call_records.py",
 )
-"""Files and folders of ligerdiag that a number can depend on, beside those that the artifact's key covers."""
+"""Files and folders of ligerdiag on which a number can depend, beside those that the artifact's key covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimated:
-    """What a replay costs."""
+class ReplayCost:
+    """The estimated cost of a replay."""
 
     seconds: float
     bytes: int
     cut: tuple[str, ...] = ()
-    """Names of the program's loops that are cut short for it."""
+    """Names of the program's loops that this replay cuts short."""
 
 
-class Results:
-    """The replays and estimates of one cache and toolchain."""
+class KeptReplays:
+    """The kept replays and estimates of one cache and toolchain."""
 
     def __init__(self, cache: Cache, toolchain: Toolchain) -> None:
         self._cache = cache
@@ -86,10 +83,10 @@ class Results:
     def find(
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str] = ()
     ) -> Replay | None:
-        """Returns the result for this program with these arguments, if it is still valid. cut: names of the loops that
-        are
-        cut short."""
-        answer = self._cache.find_answer(self._ask(case, artifact, options, cut), REPLAYS)
+        """Returns the kept replay of this program with these arguments, if it is still valid. cut: names of the loops
+        that
+        are cut short."""
+        answer = self._cache.find_answer(self._make_question(case, artifact, options, cut), REPLAYS)
         try:
             return None if answer is None else replace(parse_replay(read_object(answer, "replay")), cached=True)
         except FieldError:
@@ -103,43 +100,48 @@ class Results:
         options: "ReplayOptions",
         cut: Sequence[str] = (),
     ) -> None:
-        """Writes it down if it is worth it: what was ended for want of time is not."""
+        """Keeps a replay, unless it failed or left orders out for lack of time."""
         orders = answer.replay.orders
-        if answer.replay.state in KEPT and not (orders is not None and orders.left_out):
+        if answer.replay.state in CACHED_STATES and not (orders is not None and orders.left_out):
             kept = {"replay": render_replay(answer.replay)}
-            self._cache.keep_answer(self._ask(case, artifact, options, cut), answer.dependencies, kept, REPLAYS)
+            self._cache.keep_answer(
+                self._make_question(case, artifact, options, cut), answer.dependencies, kept, REPLAYS
+            )
 
-    def find_estimates(self, artifact: Artifact, cores: int, question: str) -> tuple["Estimated", ...] | None:
-        """Returns what was estimated before; question: `estimate` or `cuts`."""
-        answer = self._cache.find_answer(self._ask_for_estimate(artifact, cores, question), REPLAYS)
+    def find_estimates(self, artifact: Artifact, cores: int, question: str) -> tuple["ReplayCost", ...] | None:
+        """Returns the kept estimates; None if there are none. question: `estimate` or `cuts`."""
+        answer = self._cache.find_answer(self._make_estimate_question(artifact, cores, question), REPLAYS)
         try:
-            return None if answer is None else read_record(tuple[Estimated, ...], answer, "estimates")
+            return None if answer is None else read_record(tuple[ReplayCost, ...], answer, "estimates")
         except FieldError:
             return None
 
-    def keep_estimates(self, artifact: Artifact, cores: int, question: str, estimates: Sequence["Estimated"]) -> None:
-        """Writes it down."""
+    def keep_estimates(self, artifact: Artifact, cores: int, question: str, estimates: Sequence["ReplayCost"]) -> None:
+        """Keeps estimates."""
         path = artifact.directory / PROVENANCE
         kept = {"estimates": encode_record(tuple(estimates))}
         self._cache.keep_answer(
-            self._ask_for_estimate(artifact, cores, question), {str(path): compute_file_sha256(path)}, kept, REPLAYS
+            self._make_estimate_question(artifact, cores, question),
+            {str(path): compute_file_sha256(path)},
+            kept,
+            REPLAYS,
         )
 
-    def _ask(
+    def _make_question(
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str]
     ) -> dict[str, object]:
         key = {"artifact": get_program(artifact.provenance.key), "draws": case.draws}
         asked = {"rows": options.rows, "orders": options.orders, "cut": list(cut)}
         return {"question": "replay", **key, **asked, **self._circumstances}
 
-    def _ask_for_estimate(self, artifact: Artifact, cores: int, question: str) -> dict[str, object]:
+    def _make_estimate_question(self, artifact: Artifact, cores: int, question: str) -> dict[str, object]:
         key = {"artifact": get_program(artifact.provenance.key), "cores": cores}
         return {"question": question, **key, **self._circumstances}
 
 
 @remember
 def compute_replay_fingerprint() -> str:
-    """sha256 of ligerdiag's own part in the numbers."""
+    """Returns the sha256 of ligerdiag's code that computes numbers."""
     return compute_sources_sha256(_PARTS)
 
 
@@ -148,17 +150,17 @@ def _compute_versions() -> Mapping[str, str]:
 
 
 REPLAY_WORKER = "ligerdiag.replay.replay_worker"
-LONGEST = 20.0
-"""Times its estimate that a replay may take before it is ended, when its bounds are lifted."""
+OVERRUN_FACTOR = 20.0
+"""Multiple of its estimate after which a replay without bounds is ended."""
 ORDERS_SHARE = 0.5
-"""Of the seconds that one case may take: those after which no further order is begun."""
-SLACK = 4 << 30
-"""Bytes that a worker may take above twice the estimate of its largest case."""
+"""Share of a case's seconds after which no further order begins."""
+SLACK_BYTES = 4 << 30
+"""Bytes that a worker may take beyond twice the estimate of its largest case."""
 
 type FindReaders = Callable[[str], Pool | None]
-"""From a toolchain's name to workers that read kernels with its Triton; None where that is our own."""
+"""Takes a toolchain's name; returns workers that parse kernels with its Triton, or None if our own does."""
 type ReplayKey = tuple[str, str]
-"""The part of an artifact's key that is its program's, and what is drawn."""
+"""(the program's part of an artifact's key, the draws of the arguments)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,18 +174,18 @@ class ReplayTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """How to replay."""
+    """Options of a replay."""
 
     bounds: Bounds
     timeout: float
-    """Seconds that one case may take; longer when the bounds are lifted and the estimate says so."""
+    """Seconds per case; without bounds, more if the estimate is longer."""
     jobs: int | None = None
     """Cores to use; None means all."""
     rows: bool = False
     orders: int = 0
-    """Other legal orders of each schedule to run it in."""
+    """Number of other legal orders in which each schedule runs."""
     refresh: bool = False
-    """Replay again what the cache has."""
+    """Ignore kept replays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +194,7 @@ class _Plan:
     bytes: int
     alone: bool
     cut: tuple[str, ...] = ()
-    """See `Estimated`."""
+    """Names of the loops to cut short."""
 
 
 def replay_artifacts(
@@ -205,7 +207,8 @@ def replay_artifacts(
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> Iterator[tuple[ReplayTask, Replay]]:
-    """Yields the replay of each task as it comes; what is in the cache comes first. Nothing of one case is raised.
+    """Yields the replay of each task as it finishes, kept replays first. Errors of one case are in its record, not
+    raised.
 
     templates: those of the run, if it has compiled.
     """
@@ -213,7 +216,7 @@ def replay_artifacts(
     for task in tasks:
         groups.setdefault(_compute_key(task), []).append(task)
     cache.forget_hashes()
-    results = Results(cache, toolchain)
+    results = KeptReplays(cache, toolchain)
     done = 0
     firsts = [members[0] for members in groups.values()]
     for step in _replay_each(
@@ -233,13 +236,13 @@ def _replay_each(
     tasks: Sequence[ReplayTask],
     options: ReplayOptions,
     cache: Cache,
-    results: Results,
+    results: KeptReplays,
     *,
     toolchain: Toolchain,
     templates: Templates | None,
     find_readers: FindReaders | None,
 ) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
-    """Yields each task when its replay starts, and with its replay when that ends."""
+    """Yields each task when its replay starts, and (task, replay) when it ends."""
     cores = options.jobs or count_cores()
     planned: list[tuple[ReplayTask, _Plan]] = []
     for task in tasks:
@@ -252,7 +255,7 @@ def _replay_each(
         else:
             planned.append((task, step))
     sources = {source: number for number, source in enumerate(dict.fromkeys(task.case.source for task in tasks))}
-    # equal arguments are drawn, and multiplied, once by each worker, which takes the cases of one source
+    # a worker, which takes cases of one source, draws equal arguments and multiplies them once
     planned.sort(key=lambda one: (sources[one[0].case.source], one[0].case.draws))
     beside = [(task, plan) for task, plan in planned if not plan.alone]
     alone = [(task, plan) for task, plan in planned if plan.alone]
@@ -260,7 +263,7 @@ def _replay_each(
     for plans, jobs, threads in ((beside, workers, 1), (alone, 1, cores)):
         if not plans:
             continue
-        limit = 2 * max(plan.bytes for _, plan in plans) + SLACK
+        limit = 2 * max(plan.bytes for _, plan in plans) + SLACK_BYTES
         with Pool(
             cache=cache,
             toolchain=toolchain,
@@ -278,21 +281,22 @@ def _replay_each(
 
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
-    """Returns why the artifact would not be replayed as a whole, such as `too large: estimated 2 min, ...`; empty if it
-    would be."""
-    plan = _plan_whole(artifact, options, Results(cache, toolchain))
+    """Returns the reason why the artifact cannot be replayed as a whole, such as `too large: estimated 2 min, ...`;
+    else
+    empty."""
+    plan = _plan_whole(artifact, options, KeptReplays(cache, toolchain))
     return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"
 
 
 def compute_environment(threads: int) -> dict[str, str]:
-    """Returns the further environment of a replay worker, beside a compile worker's."""
+    """Returns the environment variables of a replay worker that override those of a compile worker."""
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     return {"JAX_PLATFORMS": "cpu", **numbers}
 
 
 def _read_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
-    """Returns files with the operations of the artifact's kernels, by the sha256 of a module; none where our own Triton
-    reads them."""
+    """Returns files with the operations of the artifact's kernels, by sha256 of a module; none if our own Triton parses
+    them."""
     readers = find_readers and find_readers(artifact.provenance.toolchain)
     if readers is None:
         return {}
@@ -308,7 +312,7 @@ def _run(
     plans: Sequence[tuple[ReplayTask, _Plan]],
     pool: Pool,
     options: ReplayOptions,
-    results: Results,
+    results: KeptReplays,
     read_modules: Callable[[Artifact], Mapping[str, Path]],
 ) -> Iterator[ReplayTask | tuple[ReplayTask, Replay]]:
     jobs = [
@@ -323,7 +327,7 @@ def _run(
                 orders_seconds=inf if options.bounds.full else ORDERS_SHARE * options.timeout,
                 modules=read_modules(task.artifact),
             ),
-            max(options.timeout, LONGEST * plan.seconds) if options.bounds.full else options.timeout,
+            max(options.timeout, OVERRUN_FACTOR * plan.seconds) if options.bounds.full else options.timeout,
         )
         for task, plan in plans
     ]
@@ -332,11 +336,11 @@ def _run(
         if future is None:
             yield task
             continue
-        yield task, _settle(task, plan, future, options, results)
+        yield task, _finish(task, plan, future, options, results)
 
 
-def _settle(
-    task: ReplayTask, plan: _Plan, future: Future[ReplayAnswer], options: ReplayOptions, results: Results
+def _finish(
+    task: ReplayTask, plan: _Plan, future: Future[ReplayAnswer], options: ReplayOptions, results: KeptReplays
 ) -> Replay:
     estimate = {"estimated_seconds": plan.seconds, "estimated_bytes": plan.bytes}
     try:
@@ -348,8 +352,8 @@ def _settle(
     return answer.replay
 
 
-def _plan(artifact: Artifact, options: ReplayOptions, results: Results) -> _Plan | Replay:
-    """Returns how the artifact is replayed, or the record if it is not."""
+def _plan(artifact: Artifact, options: ReplayOptions, results: KeptReplays) -> _Plan | Replay:
+    """Returns the plan of a replay, perhaps with loops cut short, or the record of the refusal."""
     whole = _plan_whole(artifact, options, results)
     if isinstance(whole, _Plan) or whole.state is not ReplayState.TOO_LARGE or options.bounds.full:
         return whole
@@ -366,8 +370,8 @@ def _plan(artifact: Artifact, options: ReplayOptions, results: Results) -> _Plan
     return whole
 
 
-def _plan_whole(artifact: Artifact, options: ReplayOptions, results: Results) -> _Plan | Replay:
-    """Returns how all of the artifact is replayed, or the record if it is not."""
+def _plan_whole(artifact: Artifact, options: ReplayOptions, results: KeptReplays) -> _Plan | Replay:
+    """Returns the plan of a replay of the whole artifact, or the record of the refusal."""
     from ligerdiag.replay.ops.scope import NotCoveredError
 
     cores = options.jobs or count_cores()
@@ -384,9 +388,8 @@ def _plan_whole(artifact: Artifact, options: ReplayOptions, results: Results) ->
     return refused or _Plan(seconds=cost.seconds, bytes=cost.bytes, alone=alone)
 
 
-def _estimate(artifact: Artifact, cores: int, results: Results, question: str) -> tuple[Estimated, ...]:
-    """Returns the cost of the whole, or of each way of cutting loops short; question: as of
-    `Results.find_estimates`."""
+def _estimate(artifact: Artifact, cores: int, results: KeptReplays, question: str) -> tuple[ReplayCost, ...]:
+    """Returns the cost of the whole replay, or of each way of cutting loops short. question: see `find_estimates`."""
     found = results.find_estimates(artifact, cores, question)
     if found is None:
         from ligerdiag.replay.estimate import estimate_artifact, estimate_cuts
@@ -394,12 +397,12 @@ def _estimate(artifact: Artifact, cores: int, results: Results, question: str) -
         if question == "cuts":
             each = estimate_cuts(artifact, cores)
             found = tuple([
-                Estimated(seconds=cost.seconds, bytes=cost.bytes, cut=tuple([loop.instruction for loop in cuts.loops]))
+                ReplayCost(seconds=cost.seconds, bytes=cost.bytes, cut=tuple([loop.instruction for loop in cuts.loops]))
                 for cuts, cost in each
             ])  # fmt: skip
         else:
             cost = estimate_artifact(artifact, cores)
-            found = (Estimated(seconds=cost.seconds, bytes=cost.bytes),)
+            found = (ReplayCost(seconds=cost.seconds, bytes=cost.bytes),)
         results.keep_estimates(artifact, cores, question, found)
     return found
 

@@ -1,8 +1,7 @@
-"""Both sides of `python -m ligerdiag.replay.replay_worker`, which replays one artifact after another on the CPU.
+"""The replay worker, `python -m ligerdiag.replay.replay_worker`: its requests and answers, and the bounds of a replay.
 
-Records say which artifacts are replayed, what crosses the boundary, and what the cache keeps. Python's own JSON is read
-and
-written here, which knows `NaN` and `Infinity`; a report for others never holds them.
+The worker replays one artifact after another on the CPU. Messages use Python's JSON, which has `NaN` and `Infinity`;
+reports for others never contain them.
 """
 
 import ctypes
@@ -22,15 +21,15 @@ from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 from ligerdiag.workers.loop import Answerer, serve
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-"""Of mallopt(3)."""
+"""Parameters of mallopt(3)."""
 _MEMINFO = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 FULL_MEMORY = 16 << 30
-"""Bytes that a replay may take when the bounds are lifted."""
+"""Bytes that a replay may take without bounds."""
 ALONE_SECONDS = 10.0
-"""A replay that is estimated to take one core longer than this runs by itself, on all cores."""
+"""A replay whose estimate on one core is longer runs alone, on all cores."""
 WORKER_BYTES = 1 << 30
-"""The memory of a worker beside the values that it replays: its imports, and XLA's own buffers for the reference."""
+"""Memory of a worker beside the replayed values: its imports, and XLA's buffers for the reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +37,16 @@ class Bounds:
     """The most that a replay may cost."""
 
     seconds: float = 10.0
-    """Estimated seconds for one case."""
+    """ReplayCost seconds for one case."""
     memory: int = 4 << 30
-    """Estimated bytes for one case."""
+    """ReplayCost bytes for one case."""
     full: bool = False
-    """Lifts both bounds; memory then to 16 GiB, or to `memory` when that is more."""
+    """Lifts the bound on seconds, and that on memory to 16 GiB, or to `memory` if that is more."""
 
 
 def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
-    """Returns why an artifact with that estimate is not replayed; None when it is. `size` and `available` in bytes."""
+    """Returns the record of the refusal if an artifact with that estimate is not replayed; else None. size, available:
+    in bytes."""
     memory = max(bounds.memory, FULL_MEMORY) if bounds.full else bounds.memory
     if size + WORKER_BYTES > available:
         reason = f"estimated {render_bytes(size)}, more than the {render_bytes(available)} that this machine has left"
@@ -61,7 +61,7 @@ def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay 
 
 
 def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
-    """Bytes that may still be taken: the kernel's own estimate, or what a container's limit leaves, if that is less."""
+    """Returns the available bytes: the kernel's estimate, or the rest of a container's limit if that is less."""
     found = [_read_meminfo(meminfo), *_read_group(group)]
     return max(0, min(found))
 
@@ -75,7 +75,7 @@ def _read_meminfo(path: Path) -> int:
 
 
 def _read_group(folder: Path) -> list[int]:
-    """Returns the free memory below the limit of the control group; empty if there is no limit."""
+    """Returns the free bytes below the limit of the control group; empty if it has no limit."""
     try:
         limit = (folder / "memory.max").read_text(encoding="ascii").strip()
         used = int((folder / "memory.current").read_text(encoding="ascii"))
@@ -88,7 +88,7 @@ def _read_group(folder: Path) -> list[int]:
 
 
 def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
-    """Returns how many replays of these sizes in bytes fit beside each other, in any combination; at least one."""
+    """Returns the number of replays of these sizes (bytes) that fit into memory in any combination; at least one."""
     total = workers = 0
     for size in sorted(sizes, reverse=True)[:cores]:
         total += size + WORKER_BYTES
@@ -99,14 +99,14 @@ def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
 
 
 def render_bytes(size: int) -> str:
-    """Such as `4 GiB` or `512 MiB`."""
+    """Renders a size such as `4 GiB` or `512 MiB`."""
     if size < 1 << 30:
         return f"{size / (1 << 20):.0f} MiB"
     return f"{size / (1 << 30):.3g} GiB"
 
 
 def render_seconds(seconds: float) -> str:
-    """Such as `0.5 s` or `3.2 h`."""
+    """Renders a duration such as `0.5 s` or `3.2 h`."""
     if seconds < 120:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
@@ -118,41 +118,41 @@ def render_replay(replay: Replay) -> dict[str, object]:
 
 
 def parse_replay(fields: Json) -> Replay:
-    """Parses the record from a JSON object; raises FieldError when it is none."""
+    """Parses the record from a JSON object. Raises FieldError."""
     return decode_record(Replay, fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """Asks for the numbers of one artifact."""
+    """Request to replay one artifact."""
 
     source: Source
     case_id: str
     artifact: str
-    """Its directory."""
+    """Directory of the artifact."""
     rows: bool
-    """Whether fresh and stale rows are counted."""
+    """Whether to count fresh and stale rows."""
     cut: tuple[str, ...] = ()
-    """Names of the program's loops of which the first iterations alone are run."""
+    """Names of the program's loops to cut short."""
     orders: int = 0
-    """Other legal orders of the schedule in which it is run, too."""
+    """Number of other legal orders in which the schedule runs, too."""
     orders_seconds: float = inf
-    """No further order is begun after so many seconds."""
+    """Seconds after which no further order begins."""
     modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """See `KernelRunner`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayAnswer:
-    """The numbers, and what they were computed from."""
+    """The record of a replay, and the files on which it depends."""
 
     replay: Replay
     dependencies: Mapping[str, str]
-    """Files of the project that were imported, to their sha256."""
+    """Imported files of the project to their sha256."""
 
 
 def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
-    """Returns the job that asks a replay worker; `timeout` in seconds."""
+    """Returns the job for a replay worker; `timeout` in seconds."""
     return Job(
         source=request.source,
         name="the replay",
@@ -173,11 +173,11 @@ def render_replay_answer(answer: ReplayAnswer) -> str:
 
 
 def _keep_freed_memory() -> None:
-    """The memory of freed arrays is kept for the next ones, as long as the process lives.
+    """Makes glibc keep the memory of freed arrays for later ones; does nothing with another C library.
 
-    By default glibc gives back each large array at once, and the kernel clears its pages again for the next one: a
-    fifth of
-    the time of a large case, and on a virtual machine more. Another C library is left as it is.
+    By default glibc returns each large array at once, and the kernel has to clear pages for the next one: a fifth of
+    the
+    time of a large case, more on a virtual machine.
     """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
@@ -186,25 +186,25 @@ def _keep_freed_memory() -> None:
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy, before any file of the user's: see case_loader."""
+    """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader, compute_draws
     from ligerdiag.compile.lowering.lowering import import_kernel_libraries
     from ligerdiag.errors import describe_fault
     from ligerdiag.replay.ops.scope import NotCoveredError
-    from ligerdiag.replay.runs.case_inputs import compute_given
-    from ligerdiag.replay.runs.case_run import Given, replay_case
+    from ligerdiag.replay.runs.case_inputs import compute_case_inputs
+    from ligerdiag.replay.runs.case_run import CaseInputs, replay_case
 
     import_kernel_libraries()
     _keep_freed_memory()
     loader = CaseLoader(once=True)
-    last: dict[str, Given] = {}
+    last: dict[str, CaseInputs] = {}
 
-    def find_given(case: Case, source: Source) -> Given:
+    def find_inputs(case: Case, source: Source) -> CaseInputs:
         draws = compute_draws(case, source.pickled or str(source), is_live=bool(source.pickled))
         if draws not in last:
             last.clear()
-            last[draws] = compute_given(case)
+            last[draws] = compute_case_inputs(case)
         return last[draws]
 
     def answer(job: Json, log: Path) -> str:
@@ -213,7 +213,7 @@ def prepare() -> Answerer:
         case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))
         try:
-            given = find_given(case, request.source)
+            given = find_inputs(case, request.source)
             replay = replay_case(
                 artifact,
                 given,
@@ -226,7 +226,7 @@ def prepare() -> Answerer:
         except NotCoveredError as error:
             replay = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
         except (LigerdiagError, MemoryError):
-            last.clear()  # what cannot be computed is another case's own trouble, in its own words
+            last.clear()  # the next case with these draws computes them again and reports its own error
             raise
         except Exception as fault:
             traceback.print_exception(fault)

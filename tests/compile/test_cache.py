@@ -100,7 +100,7 @@ def test_a_byte_that_changed_is_noticed(project: Path, pool: Pool, h100: Target)
     data = bytearray(artifact.optimized.read_bytes())
     data[-1] ^= 1
     artifact.optimized.write_bytes(data)
-    with pytest.raises(ArtifactError, match=r"`optimized.hlo.pb` has another sha256"):
+    with pytest.raises(ArtifactError, match=r"the sha256 of `optimized.hlo.pb` differs"):
         load_artifact(artifact.directory)
 
 
@@ -164,7 +164,7 @@ from pathlib import Path
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.workers.pool import Pool
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.toolchains.toolchain_table import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 cache, directory, selector = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 with Pool(cache=Cache(cache), jobs=1) as pool:
     cases = discover_cases([selector], pool=pool, directory=directory)

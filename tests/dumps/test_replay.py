@@ -236,7 +236,7 @@ def test_the_first_run_counts_and_one_whose_module_is_not_known_does_not(pick: P
         ("dtype", r"argument 0 is u32"),
         ("count", "of them, where the program takes"),
         ("short", "a constant of"),
-        ("layout", "argument 0 has a layout that is none"),
+        ("layout", "argument 0 has an inconsistent layout"),
         ("bytes", "not what XLA writes"),
         ("gzip", "unpacks to more|is a gzip file|more than"),
     ],

@@ -11,7 +11,7 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.judgement.agreement import WRONG, Agreement, compute_replay_agreements
 from ligerdiag.model.findings import Attribution, Replay, ReplayState
 from ligerdiag.replay.dump_replay import draw_parameters
-from ligerdiag.replay.runs.case_run import Given, replay_case
+from ligerdiag.replay.runs.case_run import CaseInputs, replay_case
 from ligerdiag.replay.runs.loop_cuts import cut_loops, cut_named_loops, find_shared_loops
 from tests.analysis import compiled
 from tests.analysis.compiled import Compiler, Program
@@ -27,7 +27,9 @@ def list_loops(artifact: Artifact) -> tuple[str, ...]:
 
 def replay(program: Program, cut: tuple[str, ...] = ()) -> Replay:
     arguments = draw_parameters(program.as_written, 0)
-    found = replay_case(program.artifact, Given(arguments=arguments, find_reference=lambda: None), rows=False, cut=cut)
+    found = replay_case(
+        program.artifact, CaseInputs(arguments=arguments, find_reference=lambda: None), rows=False, cut=cut
+    )
     assert found.state is ReplayState.DONE, found.reason
     return found
 
@@ -82,7 +84,7 @@ def test_what_counts_on_all_iterations_is_undecided(compiler: Compiler) -> None:
         part.outputs["times"].attribution is not Attribution.FRESH
     ):  # XLA writes the number of iterations behind the loop
         assert part.outputs["times"].attribution is Attribution.UNDECIDED
-        assert part.reason == "`times` is another one where loops are cut short: `--full` tells"
+        assert part.reason == "`times` changes where loops are cut short: `--full` decides"
 
 
 @pytest.mark.parametrize("case", ["while_loop", "perhaps_no_iteration", "single_iteration"])

@@ -10,7 +10,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
 from ligerdiag.replay.runs.program import run_program
-from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
+from ligerdiag.replay.runs.rounding import demote_imprecise, measure_rounding, needs_rounding
 from tests.replay.by_hand import Doubling, parse
 from tests.replay.programs import cancelling
 
@@ -133,11 +133,11 @@ def test_where_no_digit_is_left_any_result_is_undecided() -> None:
     found = measure(body, np.linspace(0.5, 2, 64, dtype=np.float32))
     assert found > FAR
     lost = replace(NUMBERS, attribution=Attribution.FRESH, error=0.7, tolerance=found)
-    assert settle(lost, 1e-2).attribution is Attribution.UNDECIDED
+    assert demote_imprecise(lost, 1e-2).attribution is Attribution.UNDECIDED
 
 
 def test_numbers_that_tell_little_call_nothing_fresh() -> None:
     fresh = replace(NUMBERS, attribution=Attribution.FRESH, tolerance=5e-3)
-    assert settle(fresh, 1e-4).attribution is Attribution.FRESH
-    assert settle(replace(fresh, tolerance=2e-2), 1e-4).attribution is Attribution.UNDECIDED
-    assert settle(replace(NUMBERS, tolerance=2e-2), 1e-4).attribution is Attribution.NEITHER
+    assert demote_imprecise(fresh, 1e-4).attribution is Attribution.FRESH
+    assert demote_imprecise(replace(fresh, tolerance=2e-2), 1e-4).attribution is Attribution.UNDECIDED
+    assert demote_imprecise(replace(NUMBERS, tolerance=2e-2), 1e-4).attribution is Attribution.NEITHER

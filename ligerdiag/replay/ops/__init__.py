@@ -1,1 +1,1 @@
-"""Computes each opcode, one file per family. `table.py` lists them."""
+"""Computes each HLO opcode, one family per file; `evaluate` has the table of all of them."""

@@ -1,16 +1,15 @@
-"""NumPy's dtype for each of XLA's element types, the one rounding at an opcode's end, and conversions between types.
+"""NumPy's dtypes for XLA's element types, the single rounding of each result, bitwise comparison, and conversions
+between
+types.
 
-Narrow floats compute in f32 and are rounded to the result's dtype once, as XLA:GPU does after it normalized them.
-Only the element type of an instruction is looked at: a computation of scalars may be called with whole arrays.
+Narrow floats compute in f32 and are rounded to the result's dtype once, as XLA:GPU does after it has normalized them.
+Only the element type of an instruction counts, because a computation of scalars may be called with whole arrays.
 
-From one element type to another.
-
-(1) A float to an integer truncates towards zero; what is out of range becomes the nearest end of the range, NaN 0.
-(2) Anything to pred is whether it is not 0; NaN is not 0.
-(3) An integer to a narrower one keeps the low bits; a complex number to a real one keeps the real part.
-(4) To a narrower float: to nearest, ties to even, subnormals kept.
-(5) `bitcast-convert` reads the bytes (little endian); between widths there is one minor dimension more or less.
-(6) `reduce-precision` rounds mantissas to nearest even; exponents out of range become infinity and zero.
+A float to an integer truncates towards zero; a value out of range becomes the nearest end of the range, and NaN becomes
+0. Anything to pred is true unless it is 0; NaN is true. An integer to a narrower one keeps the low bits; a complex
+number to a real one keeps the real part. A float to a narrower one rounds to nearest, ties to even, and keeps
+subnormals. `bitcast-convert` reinterprets the bytes (little endian); between widths, the result has one minor dimension
+more or less. `reduce-precision` rounds mantissas to nearest even; exponents out of range become infinity and zero.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,11 +52,11 @@ _DTYPES: dict[str, DType] = {
 }
 
 NARROW_FLOATS = frozenset(dtype for name, dtype in _DTYPES.items() if name in ("bf16", "f16") or name.startswith("f8"))
-"""Floating point dtypes that are computed with in f32 and rounded."""
+"""Floating point dtypes whose arithmetic runs in f32 and is then rounded."""
 
 
 def get_dtype(shape: ShapeProto) -> DType:
-    """Returns the dtype of an array shape. Raises NotCoveredError for one that NumPy cannot hold byte by byte, such as
+    """Returns the dtype of an array shape. Raises NotCoveredError for element types that NumPy cannot store, such as
     `s4`."""
     name = DTYPE_NAMES.get(shape.element_type, f"type {shape.element_type}")
     if name not in _DTYPES:
@@ -71,7 +70,7 @@ def get_dimensions(shape: ShapeProto) -> tuple[int, ...]:
 
 
 def elementwise(compute: Callable[..., Any]) -> Evaluate:
-    """Returns an opcode from a function of arrays that broadcast; the function sees no narrow floats."""
+    """Makes an opcode from a function of arrays that broadcast; the function gets narrow floats as f32."""
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
         arrays = [get_array(instruction, operand) for operand in operands]
@@ -84,9 +83,9 @@ def elementwise(compute: Callable[..., Any]) -> Evaluate:
 
 
 _BLOCK = 1 << 17
-"""Elements of large arrays that are computed at a time: what is widened and not yet rounded stays in the cache, and
-takes no
-memory of its own. To hand out a page of memory costs more than to compute what is stored there."""
+"""Elements of large arrays per block: widened values stay in the cache and take no extra memory. Allocating a page of
+memory
+costs more than computing its content."""
 
 
 def _compute_in_blocks(compute: Callable[..., Any], arrays: Sequence[Array], dtype: DType) -> Array:
@@ -100,7 +99,8 @@ def _compute_in_blocks(compute: Callable[..., Any], arrays: Sequence[Array], dty
 
 
 def _list_blocks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
-    """Yields indices that cover an array of this shape: rows of the first axis of which not all fit into a block."""
+    """Yields indices that cover an array of this shape in blocks: rows of the innermost axis that does not fit into one
+    block."""
     axis, inner = len(shape) - 1, 1
     while axis > 0 and inner * shape[axis] <= _BLOCK:
         inner *= shape[axis]
@@ -111,8 +111,8 @@ def _list_blocks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
             yield *outer, slice(start, start + rows)
 
 
-_WORDS = 1 << 17
-"""Compared at a time: they stay in the cache."""
+_COMPARED_WORDS = 1 << 17
+"""Words compared at a time, which stay in the cache."""
 
 
 def have_same_bits(one: Array, other: Array) -> bool:
@@ -125,37 +125,41 @@ def have_same_bits(one: Array, other: Array) -> bool:
     whole = left.size - left.size % 8
     words, others = left[:whole].view(np.uint64), right[:whole].view(np.uint64)
     return np.array_equal(left[whole:], right[whole:]) and all(
-        np.array_equal(words[start : start + _WORDS], others[start : start + _WORDS])
-        for start in range(0, words.size, _WORDS)
+        np.array_equal(words[start : start + _COMPARED_WORDS], others[start : start + _COMPARED_WORDS])
+        for start in range(0, words.size, _COMPARED_WORDS)
     )
 
 
 def count_different(one: Array, other: Array) -> int:
-    """Returns how many elements of two arrays of equal shape and dtype differ bit for bit."""
+    """Returns the number of elements of two arrays of equal shape and dtype that differ bit for bit."""
     if have_same_bits(one, other):
         return 0
     width = min(one.itemsize, 8)
     left, right = (_view_bytes(array).view(f"u{width}").reshape(one.size, -1) for array in (one, other))
     return sum(
-        int(np.count_nonzero((left[start : start + _WORDS] != right[start : start + _WORDS]).any(axis=1)))
-        for start in range(0, one.size, _WORDS)
+        int(
+            np.count_nonzero(
+                (left[start : start + _COMPARED_WORDS] != right[start : start + _COMPARED_WORDS]).any(axis=1)
+            )
+        )
+        for start in range(0, one.size, _COMPARED_WORDS)
     )
 
 
 def _view_bytes(array: Array) -> Array:
-    # a number that NumPy made of a whole array is no array
+    # NumPy may have made a scalar of the array
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def get_array(instruction: HloInstruction, operand: Value) -> Array:
-    """Returns an operand that has to be an array."""
+    """Returns an operand that must be an array. Raises ArtifactError for a tuple."""
     if isinstance(operand, tuple):
         raise ArtifactError(f"`{instruction.name}` is a {instruction.opcode} of a tuple")
     return operand
 
 
 def widen(array: Array) -> Array:
-    """Narrow floats as f32, exactly; everything else unchanged."""
+    """Returns narrow floats as f32, exactly; other arrays unchanged."""
     return array.astype(np.float32) if array.dtype in NARROW_FLOATS else array
 
 
@@ -174,7 +178,7 @@ def _convert(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
 
 
 def convert(array: Array, dtype: DType) -> Array:
-    """Returns the array in another element type, as XLA converts; see (1) to (4)."""
+    """Returns the array in another element type, converted as by XLA."""
     if array.dtype == dtype:
         return array
     source = widen(array)
@@ -217,7 +221,7 @@ def _reduce_precision(instruction: HloInstruction, operands: tuple[Value, ...], 
 
 
 def reduce_precision(array: Array, mantissa: int, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Floats with `mantissa` mantissa bits as if they had had that format, in their own dtype; see (6)."""
+    """Rounds floats to a format of fewer bits, in their own dtype. mantissa: mantissa bits of that dtype."""
     width = 8 * array.dtype.itemsize
     bits: Any = array.view(np.dtype(f"u{array.dtype.itemsize}"))
     unsigned = bits.dtype.type

@@ -1,27 +1,21 @@
 """Arithmetic, functions, bits, comparisons and choices, element by element.
 
-Integers and predicates as bits, element by element.
+Bits: a shift amount is unsigned, so a negative one is large. A shift by the width or more gives 0; an arithmetic shift
+to the right gives copies of the sign.
 
-A shift amount is unsigned, so that a negative one is a large one. A shift by the width or more leaves nothing, or, to
-the right and arithmetic, copies of the sign.
+Comparisons and choices: `compare` orders floats as IEEE 754 does (NaN is unordered), or with `TOTALORDER` by sign and
+magnitude of their bits: -NaN < -inf < -0 < 0 < inf < NaN. `maximum`, `minimum` and `clamp` propagate NaN; of two zeros
+of different sign they may return either. The bounds of `clamp` and the predicate of `select` may be scalars beside
+arrays.
 
-Comparing and choosing, element by element.
+Arithmetic: integers wrap around. x / 0 is -1 (all ones), x % 0 is x, INT_MIN / -1 is INT_MIN, INT_MIN % -1 is 0.
+Integer division truncates towards zero, and a remainder has the sign of the dividend. An integer power with a negative
+exponent is the integer part of the real result: 0, except for bases 1 and -1. Of other exponents XLA's code uses the
+lowest six bits. Unsigned powers are computed as signed ones. Addition of predicates is `or`, their multiplication
+`and`.
 
-(1) `compare` orders floats as IEEE 754 does (NaN is unordered), or, with `TOTALORDER`, by sign and magnitude of their
-    bits: -NaN < -inf < -0 < 0 < inf < NaN.
-(2) `maximum`, `minimum` and `clamp` hand NaN on. Of two zeros of different sign either one may come out.
-(3) The bounds of `clamp` and the predicate of `select` may be scalars beside arrays.
-
-Arithmetic and functions, element by element.
-
-  (1) Integers wrap around. x / 0 is -1 (all ones), x % 0 is x, INT_MIN / -1 is INT_MIN, INT_MIN % -1 is 0.
-  (2) Integer division truncates towards zero, and a remainder has the sign of the dividend.
-  (3) An integer power with a negative exponent is the integer part of the real result: 0, except for bases 1 and -1.
-      Of other exponents XLA's code looks at the lowest six bits. Unsigned powers are computed as signed ones.
-  (4) Addition of predicates is `or`, their multiplication `and`.
-
-What a function of floats rounds to is NumPy's business: a few units in the last place from what XLA emits. So is what
-becomes of complex numbers at poles. Subnormal floats are kept, as XLA:GPU keeps them (XLA:CPU flushes them).
+Functions of floats round as NumPy does: a few units in the last place from XLA's results. So do complex numbers at
+poles. Subnormal floats are kept, as XLA:GPU keeps them (XLA:CPU flushes them).
 """
 
 from collections.abc import Callable, Mapping
@@ -64,7 +58,7 @@ def _count_leading_zeros(operand: Array) -> Any:
     bits: Any = _view_unsigned(operand)
     width = 8 * bits.dtype.itemsize
     distance = 1
-    while distance < width:  # smears the highest one over all that is below it
+    while distance < width:  # copies the highest one to all bits below it
         bits = bits | (bits >> bits.dtype.type(distance))
         distance *= 2
     return width - np.bitwise_count(bits).astype(np.int32)
@@ -110,7 +104,7 @@ def _compare(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
 
 
 def _rank(floats: Array) -> Any:
-    """Signed integers in the total order of the floats."""
+    """Returns signed integers in the total order of the floats."""
     bits: Any = floats.view(np.dtype(f"i{floats.dtype.itemsize}"))
     most: int = np.iinfo(bits.dtype).max
     return _where(bits < 0, bits ^ most, bits)
@@ -140,7 +134,9 @@ CHOICE: Mapping[str, Evaluate] = {
 def _divide(left: Array, right: Array) -> Any:
     if left.dtype.kind not in "iu":
         return np.divide(left, right)
-    quotient = (left - np.fmod(left, right)) // right  # exact, hence (2); NumPy gives 0 for x / 0 and does not trap
+    quotient = (
+        left - np.fmod(left, right)
+    ) // right  # exact, so it truncates; NumPy gives 0 for x / 0 and does not trap
     return np.where(right == 0, np.array(-1).astype(left.dtype), quotient)
 
 

@@ -1,14 +1,9 @@
-"""Evaluates computations whose values have no memory, by the table of all opcodes that compute a value from values.
+"""Evaluates computations whose values have no memory: reducers, comparators, fusions, whole ordinary programs.
 
-`custom-call`: by target. Kernels are not among them, see `machine`; neither are targets that change the meaning of a
-shape, such as `SPMDFullToShardShape`.
-
-Evaluates computations whose values have no memory: reducers, comparators, what is fused, whole ordinary programs.
-
-  (1) Instructions run in dependency order; a value is dropped after its last use.
-  (2) `opt-barrier`, `domain`, `add-dependency` and the -done of a pair give their operand on.
-  (3) An asynchronous pair computes at its start.
-Kernels and collectives are not computed here: see `machine`.
+Instructions run in dependency order, and a value is dropped after its last use. `opt-barrier`, `domain`,
+`add-dependency` and the -done of a pair return their operand. An asynchronous pair computes at its start. A
+`custom-call` is computed by its target. Kernels and collectives are not computed here (see `runs.kernels`,
+`runs.collectives`), nor are targets that change the meaning of a shape, such as `SPMDFullToShardShape`.
 """
 
 from collections import Counter
@@ -34,7 +29,7 @@ from ligerdiag.replay.ops.sorting import ORDERING, SORTING_CALLS
 
 
 def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """JAX's threefry2x32 on CUDA. Operands: two words of the key, two of the counter, all u32 of one shape."""
+    """Computes JAX's threefry2x32 on CUDA. Operands: two words of the key, two of the counter, all u32 of one shape."""
     words: list[Any] = [np.asarray(operand) for operand in operands]
     if len(words) != 4 or any(word.dtype != np.uint32 for word in words):
         raise NotCoveredError(f"custom-call {instruction.proto.custom_call_target} of {len(words)} operands")
@@ -50,7 +45,7 @@ def pass_on(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sco
 
 
 def allocate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Returns a buffer that is not written yet: zeros."""
+    """Returns an unwritten buffer: zeros."""
     return np.zeros(get_dimensions(instruction.shape), get_dtype(instruction.shape))
 
 
@@ -68,7 +63,7 @@ TARGETS: Mapping[str, Evaluate] = {
 
 
 def evaluate_custom_call(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates a custom call by its target; raises NotCoveredError for an unknown one."""
+    """Evaluates a custom call by its target. Raises NotCoveredError for an unknown one."""
     target = instruction.proto.custom_call_target
     compute = TARGETS.get(target)
     if compute is None:
@@ -107,7 +102,7 @@ _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
 
 @dataclass(slots=True, eq=False)
 class HloEvaluator:
-    """Computes values of one module for one device; a `Scope` for the opcodes."""
+    """Computes values of one module on one device; the `Scope` of the opcodes."""
 
     module: HloModule
     partition: int = 0
@@ -115,7 +110,7 @@ class HloEvaluator:
     _uses: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
-        """Returns the value of the computation with that id; raises NotCoveredError."""
+        """Returns the value of the computation with that id. Raises NotCoveredError."""
         callee = self.module.computations[computation]
         left = dict(self.count_uses(callee))
         values: dict[int, Value] = {}
@@ -134,7 +129,7 @@ class HloEvaluator:
         return values[callee.root.id]
 
     def evaluate(self, instruction: HloInstruction, operands: tuple[Value, ...]) -> Value:
-        """Returns the value of one instruction that is no parameter."""
+        """Returns the value of one instruction, except a parameter."""
         opcode, called = instruction.opcode, instruction.called_computations
         if opcode == "tuple":
             return operands
@@ -163,7 +158,7 @@ class HloEvaluator:
         return compute_opcode(instruction, operands, self)
 
     def count_uses(self, computation: HloComputation) -> Mapping[int, int]:
-        """Instruction id to how often it is an operand in its computation; the root counts as used once more."""
+        """Returns, by instruction id, the number of uses as an operand in the computation; the root counts one more."""
         found = self._uses.get(computation.id)
         if found is None:
             found = Counter(o.id for i in computation.instructions for o in i.operands)
@@ -181,12 +176,13 @@ def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], sco
 
 
 def is_true(value: Value) -> bool:
-    """A predicate's value."""
+    """Returns a predicate's value."""
     return bool(np.asarray(value))
 
 
 def choose_branch(instruction: HloInstruction, selector: Value) -> int:
-    """Number of the branch that a conditional takes: true before false; an index out of range means the last."""
+    """Returns the number of the branch that a conditional takes: true comes before false; an index out of range means
+    the last."""
     array, branches = np.asarray(selector), len(instruction.called_computations)
     if array.dtype == np.bool_:
         return 0 if array else 1

@@ -1,14 +1,10 @@
-"""`gather` and `scatter`: slices of an operand, read or combined where an index says.
+"""`gather`, `scatter` and `select-and-scatter`: slices of an operand, read or combined at computed places.
 
-`gather`: slices of an operand, from where a start index says.
+`gather` clamps a start index so that its slice lies within the operand. As in XLA's terms, the start indices have batch
+dimensions and one index vector dimension; the result has batch dimensions and offset dimensions (within a slice).
 
-A start index is clamped so that its slice lies within the operand. Vocabulary is XLA's: the start indices have batch
-dimensions and one index vector dimension, the result has batch dimensions and offset dimensions (within a slice).
-
-`scatter`: updates combined into slices of an operand, at where an index says.
-
-An update whose slice does not lie within the operand is dropped as a whole. Updates of one element are applied in the
-order of the indices (XLA promises none; with floats, or with a combiner that replaces, the order is seen).
+`scatter` drops an update as a whole if its slice does not lie within the operand. Updates of one element are applied in
+the order of the indices. XLA promises no order, and it is visible with floats, or with a combiner that replaces.
 """
 
 import math
@@ -33,9 +29,9 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, 
 def read_starts(
     indices: Array, vector_dimension: int, index_map: Sequence[int], batching: Sequence[tuple[int, int]]
 ) -> tuple[dict[int, Array], tuple[int, ...]]:
-    """For each dimension of the operand that is indexed, where the slices start, s64[batch..]; and the batch's shape.
+    """Returns the starts of the slices for each indexed dimension of the operand, s64[batch..], and the batch's shape.
 
-    batching: pairs of a dimension of the operand and the dimension of `indices` that runs along with it.
+    batching: pairs of a dimension of the operand and the corresponding dimension of `indices`.
     """
     signed = np.minimum(indices, np.iinfo(np.int64).max).astype(np.int64) if indices.dtype == np.uint64 else indices
     if vector_dimension == indices.ndim:
@@ -53,7 +49,7 @@ def read_starts(
 
 
 def evaluate_gather(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Operands: the array and the start indices."""
+    """Evaluates `gather`. Operands: the array and the start indices."""
     array, indices = np.asarray(operands[0]), np.asarray(operands[1])
     numbers, sizes = instruction.proto.gather_dimension_numbers, tuple(instruction.proto.gather_slice_sizes)
     batching = list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
@@ -94,7 +90,7 @@ GATHER: Mapping[str, Evaluate] = {"gather": evaluate_gather}
 def combine_rows(
     targets: Sequence[Array], rows: Array, updates: Sequence[Array], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the targets [rows, columns] after updates [n, columns] went into the rows that `rows`, s64[n], names, in
+    """Returns the targets [rows, columns] after combining updates [n, columns] into the rows `rows`, s64[n], in
     order."""
     if reducer.keeps_second:
         # the last update of a row is the one that stays
@@ -112,7 +108,7 @@ def combine_rows(
 def _combine_named(
     rows: Sequence[Array], places: Array, updates: Sequence[Array], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the same for those rows that an update names; `places` are positions among them."""
+    """Combines updates into the given rows only; `places` are positions among them."""
     if not reducer.ufuncs:
         for turn in _iterate_turns(places):
             there = places[turn]
@@ -134,7 +130,8 @@ def _combine_named(
 
 
 def _iterate_turns(rows: Array) -> Sequence[Array]:
-    """Positions in `rows` so that no turn names a row twice: the first of each row, then the second of each, ..."""
+    """Returns turns of positions in `rows` that have no row twice: the first update of each row, then the second,
+    ..."""
     if not rows.size:
         return []
     order = np.argsort(rows, kind="stable")
@@ -147,12 +144,12 @@ def _iterate_turns(rows: Array) -> Sequence[Array]:
 
 
 def evaluate_scatter(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Operands: the arrays, the indices, then as many updates."""
+    """Evaluates `scatter`. Operands: the arrays, the indices, then as many updates."""
     values = [np.asarray(operand) for operand in operands]
     count = len(values) // 2
     arrays, indices, updates = values[:count], values[count], values[count + 1 :]
     shape, numbers = arrays[0].shape, instruction.proto.scatter_dimension_numbers
-    if not numbers.scatter_dims_to_operand_dims:  # by definition each update is applied; XLA:CPU applies one of them
+    if not numbers.scatter_dims_to_operand_dims:  # by definition all updates apply; XLA:CPU applies one
         raise NotCoveredError("scatter by an empty index vector")
     batching = list(zip(numbers.input_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
     starts, batch = read_starts(indices, numbers.index_vector_dim, numbers.scatter_dims_to_operand_dims, batching)
@@ -199,9 +196,9 @@ def evaluate_scatter(instruction: HloInstruction, operands: tuple[Value, ...], s
 
 
 def evaluate_select_and_scatter(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Operands: the array, one source value per window, and the initial value.
+    """Evaluates `select-and-scatter`. Operands: the array, one source value per window, and the initial value.
 
-    Each window picks one element that is no padding; the source values are combined into the elements that were picked.
+    Each window selects one element outside of the padding; the source values are combined into the selected elements.
     """
     array, source, init = (np.asarray(operand) for operand in operands)
     window = instruction.proto.window

@@ -1,9 +1,8 @@
-"""Constants, device ids, and values that move, unchanged, to other places.
+"""Constants, device ids, and opcodes that move values without changing them.
 
-(1) Results may be views of operands: no value is ever changed in place.
-(2) A layout says where elements are in memory, not which element is which; only `bitcast` uses it, for it keeps bytes
-    and not elements. A missing layout is row-major.
-(3) In a computation of scalars that is called with arrays, what keeps a scalar a scalar keeps the array.
+Results may be views of operands, because no value is ever changed in place. A layout places elements in memory and does
+not identify them; only `bitcast` uses it, which keeps bytes and not elements. A missing layout is row-major. In a
+computation of scalars that is called with arrays, an opcode that keeps a scalar a scalar keeps the array.
 """
 
 import math
@@ -25,7 +24,7 @@ _FIELD = {"pred": "preds"}
 
 
 def parse_literal(literal: LiteralProto) -> Value:
-    """Returns the value in logical (row-major) shape. Raises ArtifactError where the data does not fill the shape."""
+    """Returns the value in logical (row-major) shape. Raises ArtifactError if the data does not fill the shape."""
     if is_tuple(literal.shape):
         return tuple([parse_literal(child) for child in literal.tuple_literals])
     name = DTYPE_NAMES.get(literal.shape.element_type, "")
@@ -46,7 +45,7 @@ def parse_literal(literal: LiteralProto) -> Value:
 
 
 def order_elements(flat: Array, shape: ShapeProto, dimensions: tuple[int, ...]) -> Array:
-    """Returns a literal's elements in logical shape: its data is stored in the order of its own layout."""
+    """Returns a literal's elements in logical shape; its data has the order of its own layout."""
     major_to_minor = list(reversed(shape.layout.minor_to_major))
     if len(major_to_minor) != len(dimensions):
         return flat.reshape(dimensions)
@@ -94,9 +93,9 @@ def _compute_window(
 DYNAMIC: Mapping[str, Evaluate] = {"dynamic-slice": _dynamic_slice, "dynamic-update-slice": _dynamic_update}
 
 
-@lru_cache(maxsize=64)  # a loop's body asks for its constants again and again
+@lru_cache(maxsize=64)  # a loop's body loads its constants in each iteration
 def load_constant(instruction: HloInstruction) -> Value:
-    """Returns the value of a `constant`, not to be written to. Raises NotCoveredError and ArtifactError."""
+    """Returns the value of a `constant`, read-only. Raises NotCoveredError and ArtifactError."""
     if not instruction.proto.HasField("literal"):
         raise NotCoveredError("a constant whose values the text leaves out")
     value = parse_literal(instruction.proto.literal)
@@ -122,7 +121,7 @@ def _copy(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
 
 
 def _moving(move: Callable[[HloInstruction, tuple[Array, ...]], Any]) -> Evaluate:
-    """Returns an opcode from a function of arrays that have the shapes that the program says; (3) for the others."""
+    """Makes an opcode from a function of arrays with the program's shapes; lifted scalars keep the array."""
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
         arrays = tuple([get_array(instruction, operand) for operand in operands])
@@ -163,8 +162,7 @@ def _bitcast(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
 
 
 def get_major_to_minor(shape: ShapeProto) -> list[int]:
-    """Returns the dimensions of an array in the order of its layout, the outermost in memory first; row-major without
-    one."""
+    """Returns an array's dimensions in the order of its layout, outermost in memory first; row-major if it has none."""
     order = list(reversed(shape.layout.minor_to_major))
     return order if len(order) == len(shape.dimensions) else list(range(len(shape.dimensions)))
 

@@ -1,19 +1,14 @@
 """Matrix products: `dot`, `__cublas$gemm` and `__cublas$lt$matmul`.
 
-`dot`: products of arrays over any batch and contracting dimensions.
+Floats narrower than f32 are widened to f32; a product accumulates in f32, or in f64 if an operand or the result is f64,
+and is rounded once, to the result's dtype. Integers are exact, modulo the result's width. `precision_config` is
+ignored: it allows a device to accumulate less exactly and never demands it. Both operands get one form, [batch, m, k] x
+[batch, k, n] in row-major order, so that BLAS takes one path and equal products get equal bits however they were
+written.
 
-(1) Floats narrower than f32 are widened to f32; the product accumulates in f32, in f64 where an operand or the result
-    is f64, and is rounded once, to the result's dtype. Integers are exact, modulo the result's width.
-(2) `precision_config` is ignored: it allows a device to accumulate less exactly, it never asks for it.
-(3) Both operands are brought into one form, [batch, m, k] x [batch, k, n] in row-major order, so that BLAS takes one
-path
-    and equal products get equal bits however they were written.
-
-Matrix products by cuBLAS: `__cublas$gemm` and `__cublas$lt$matmul`.
-
-D = activation(alpha * lhs x rhs + beta * C + bias), computed in f32 (f64 where an operand is f64) and rounded once.
-Operands: lhs, rhs, C if beta is not 0, the bias if the epilogue adds one. Results: D, the activation's input if the
-epilogue says AUX, and a workspace, whose content must not be read: zeros here.
+cuBLAS: D = activation(alpha * lhs x rhs + beta * C + bias), computed in f32 (f64 if an operand is f64) and rounded
+once. Operands: lhs, rhs, C if beta is not 0, the bias if the epilogue adds one. Results: D, the activation's input if
+the epilogue says AUX, and a workspace, whose content nobody may read: zeros here.
 """
 
 import json
@@ -31,14 +26,14 @@ from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, ge
 from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
 LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
-"""Bytes above which transposed matrices stay transposed: BLAS packs both kinds into the same panels, but for a product
-with
-a vector, and to copy one takes longer than to multiply it by some rows."""
+"""Bytes above which transposed matrices stay transposed: copying them takes longer than multiplying them by a few rows,
+and
+BLAS packs both forms into the same panels, except for a product with a vector."""
 EXACT_IN_F64 = 2**53
 
 
 def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
-    """Returns the dtype of the computation of a product: f32, f64, c64 or c128, or the result's dtype if there is no
+    """Returns the dtype in which a product is computed: f32, f64, c64 or c128; the result's dtype if there is no
     float."""
     dtypes = [np.dtype(np.float32) if d in NARROW_FLOATS else d for d in (lhs, rhs, result)]
     if all(d.kind in "biu" for d in dtypes):
@@ -50,9 +45,9 @@ def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
 
 
 def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multiply: Multiply) -> Array:
-    """[batch.., lhs kept.., rhs kept..], not yet rounded to the result's dtype.
+    """Returns the product [batch.., lhs kept.., rhs kept..], not yet rounded to the result's dtype.
 
-    numbers: a DotDimensionNumbers, or what has its four fields as sequences of int.
+    numbers: a DotDimensionNumbers, or an object with its four fields as sequences of int.
     """
     lhs_batch, rhs_batch = list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions)
     lhs_contracted, rhs_contracted = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
@@ -72,26 +67,28 @@ def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multipl
 
 
 def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
-    """Three dimensions: one per group of dimensions."""
+    """Returns the array with one dimension per group of dimensions."""
     transposed = array.transpose([d for group in groups for d in group])
     return transposed.reshape([math.prod(array.shape[d] for d in group) for group in groups])
 
 
-def _turn(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
-    """Returns of which operand BLAS gets the transposed matrices: of what has more bytes than the limit, and stands
-    so."""
+def _choose_transposed(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
+    """Returns, for each operand, whether BLAS gets its transposed matrices: if it is large and stored that way."""
     limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
     first, second = (one.size * dtype.itemsize > limit and one.strides[1] < one.strides[2] for one in (left, right))
     return first, second
 
 
-def _lay_out(array: Array, dtype: DType, *, turned: bool) -> Array:
-    """Returns the matrices in row-major order, or such that their transposed ones are."""
-    return _make_contiguous(array.swapaxes(1, 2), dtype).swapaxes(1, 2) if turned else _make_contiguous(array, dtype)
+def _lay_out(array: Array, dtype: DType, *, transposed: bool) -> Array:
+    """Returns the matrices in row-major order, or with their transposes in row-major order."""
+    return (
+        _make_contiguous(array.swapaxes(1, 2), dtype).swapaxes(1, 2) if transposed else _make_contiguous(array, dtype)
+    )
 
 
 def _make_contiguous(array: Array, dtype: DType) -> Array:
-    """A new array, for another dtype or layout, cannot be written: `RememberedProducts` keeps it as it is."""
+    """Returns the array, contiguous; a new one is read-only, so that `RememberedProducts` can keep it without a
+    copy."""
     result = np.ascontiguousarray(array, dtype)
     if not np.may_share_memory(result, array):
         result.flags.writeable = False
@@ -99,9 +96,9 @@ def _make_contiguous(array: Array, dtype: DType) -> Array:
 
 
 def _multiply_integers(left: Array, right: Array, dtype: DType) -> Array:
-    """Exact modulo the width of `dtype`; for predicates `or` of `and`."""
+    """Returns the product, exact modulo the width of `dtype`; for predicates, `or` of `and`."""
     bound = left.shape[2] * _bound(left) * _bound(right)
-    if bound < EXACT_IN_F64:  # every partial sum is an integer that f64 holds: BLAS is exact
+    if bound < EXACT_IN_F64:  # f64 represents every partial sum, so BLAS is exact
         product: Array = np.matmul(left.astype(np.float64), right.astype(np.float64))
         return product.astype(np.int64).astype(dtype)
     wide = np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
@@ -126,15 +123,17 @@ DOT: Mapping[str, Evaluate] = {"dot": evaluate_dot}
 
 def multiply(left: Array, right: Array, dtype: DType) -> Array:
     """See `Multiply`."""
-    turned = _turn(left, right, dtype)
-    product: Array = np.matmul(_lay_out(left, dtype, turned=turned[0]), _lay_out(right, dtype, turned=turned[1]))
+    transposed = _choose_transposed(left, right, dtype)
+    product: Array = np.matmul(
+        _lay_out(left, dtype, transposed=transposed[0]), _lay_out(right, dtype, transposed=transposed[1])
+    )
     return product
 
 
 WORTHWHILE = 1 << 30
-"""Multiplications from which on a product is remembered: comparing its operands takes a tenth of computing it."""
+"""The fewest multiplications of a product that is remembered: comparing its operands takes a tenth of computing it."""
 _SAMPLES = 64
-"""Elements of an operand that are looked at before all of them are."""
+"""Elements of an operand that are compared before all of them are."""
 
 type _Form = tuple[tuple[int, ...], str, bytes]
 type _Key = tuple[int, int, tuple[bool, bool], str]
@@ -142,12 +141,11 @@ type _Key = tuple[int, int, tuple[bool, bool], str]
 
 @dataclass(slots=True, eq=False)
 class RememberedProducts:
-    """Computes each large product once, for as long as its limit allows to keep the operands and the results.
+    """Computes each large product once, as long as its limit allows to keep operands and results.
 
-    The program as written, without what kernels overwrite, and the schedule multiply the same arrays, for the most
-    part, and
-    so do the modes of one operation. Operands are compared before they are widened. A product is another one where BLAS
-    reads an operand the other way round.
+    Program order, isolated memory and the schedule mostly multiply the same arrays, and so do the variants of one
+    operation.
+    Operands are compared before they are widened. The same operands read transposed by BLAS are another product.
     """
 
     limit: int
@@ -156,20 +154,20 @@ class RememberedProducts:
     _size: int = 0
     _operands: dict[_Form, list[Array]] = field(default_factory=dict["_Form", list[Array]])
     _products: dict[_Key, Array] = field(default_factory=dict["_Key", Array])
-    """By the identities of the two operands that are kept, whether each is read the other way round, and the dtype."""
+    """By the ids of the two kept operands, whether each is read transposed, and the dtype."""
 
     def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
         """See `Multiply`."""
         if left.size * right.shape[2] < WORTHWHILE:
             return multiply(left, right, dtype)
-        turned = _turn(left, right, dtype)
+        transposed = _choose_transposed(left, right, dtype)
         kept = [
-            self._keep(_make_contiguous(one.swapaxes(1, 2) if turn else one, one.dtype))
-            for one, turn in zip((left, right), turned, strict=True)
+            self._keep(_make_contiguous(one.swapaxes(1, 2) if is_transposed else one, one.dtype))
+            for one, is_transposed in zip((left, right), transposed, strict=True)
         ]
         if kept[0] is None or kept[1] is None:
             return multiply(left, right, dtype)
-        key = id(kept[0]), id(kept[1]), turned, dtype.str
+        key = id(kept[0]), id(kept[1]), transposed, dtype.str
         found = self._products.get(key)
         if found is not None:
             self.hits += 1
@@ -181,7 +179,7 @@ class RememberedProducts:
         return product
 
     def _keep(self, operand: Array) -> Array | None:
-        """Returns the operand as it is kept: the first one of its bits. None where there is no room for it."""
+        """Returns the kept array with the operand's bits; None if there is no room for it."""
         flat = operand.reshape(-1)
         form = operand.shape, operand.dtype.name, flat[:: max(1, flat.size // _SAMPLES)].tobytes()
         alike = self._operands.setdefault(form, [])
@@ -194,7 +192,7 @@ class RememberedProducts:
 
 
 def _is_constant(array: Array) -> bool:
-    """Whether neither the array nor what it is a view of can be written."""
+    """Returns whether neither the array nor the array behind a view is writable."""
     view: Any = array
     while isinstance(view, np.ndarray):
         if view.flags.writeable:
@@ -204,7 +202,7 @@ def _is_constant(array: Array) -> bool:
 
 
 def _gelu(x: Array) -> Array:
-    """cuBLASLt's GELU: the approximation by tanh."""
+    """Returns cuBLASLt's GELU: the approximation by tanh."""
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3)))
 
 
@@ -242,7 +240,7 @@ class _Epilogue:
 
 
 def parse_epilogue(name: str) -> _Epilogue:
-    """From XLA's name, such as `BIAS_GELU_AUX`; raises NotCoveredError for one that is not known."""
+    """Parses XLA's name of an epilogue, such as `BIAS_GELU_AUX`. Raises NotCoveredError for an unknown one."""
     adds_bias = name == "BIAS" or name.startswith("BIAS_")
     rest = name.removeprefix("BIAS").removeprefix("_") or "DEFAULT"
     has_auxiliary = rest == "GELU_AUX"
@@ -264,7 +262,7 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
 
 
 def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Returns the product and what follows it; see the module's docstring."""
+    """Evaluates a cuBLAS product with its epilogue."""
     config = _read_config(instruction)
     epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))
     shapes = list(instruction.shape.tuple_shapes) if is_tuple(instruction.shape) else [instruction.shape]

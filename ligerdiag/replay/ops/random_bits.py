@@ -1,11 +1,9 @@
-"""`rng-bit-generator`: Philox4x32-10 and Threefry2x32-20 (Salmon et al., SC 2011), counters laid out as XLA does.
+"""`rng-bit-generator`: Philox4x32-10 and Threefry2x32-20 (Salmon et al., SC 2011), with counters laid out as XLA does.
 
-(1) The state is u64: the key, then the counter. Threefry: u64[2]. Philox: u64[3] with a counter of 128 bits, low word
-    first, or u64[2], where the key is the counter's high word too.
-(2) Philox makes four u32 of one counter, in the order of the output; Threefry makes two, that lie in the two halves of
-    one dimension, interleaved.
-(3) Elements of 8 and 16 bits are the low bits of as many u32.
-(4) The default algorithm is Philox, on CPU and GPU.
+The state is u64: the key, then the counter. Threefry has u64[2]. Philox has u64[3] with a counter of 128 bits, low word
+first, or u64[2], where the key is also the counter's high word. Philox makes four u32 per counter, in the order of the
+output; Threefry makes two, which go to the two halves of one dimension, interleaved. Elements of 8 and 16 bits are the
+low bits of one u32 each. The default algorithm is Philox, on CPU and GPU.
 """
 
 from collections.abc import Mapping
@@ -56,7 +54,7 @@ def _generate_philox(state: Array, dimensions: tuple[int, ...], itemsize: int) -
 
 
 def compute_philox(counter: Words, key: Words) -> Words:
-    """Ten rounds of Philox4x32 on four words of counter and two of key."""
+    """Returns ten rounds of Philox4x32 on four words of counter and two of key."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -86,7 +84,7 @@ def _generate_threefry(state: Array, dimensions: tuple[int, ...], itemsize: int)
 
 
 def compute_threefry(counter: Words, key: Words) -> Words:
-    """Twenty rounds of Threefry2x32 on two words of counter and two of key."""
+    """Returns twenty rounds of Threefry2x32 on two words of counter and two of key."""
     keys = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
     x0, x1 = counter[0] + keys[0], counter[1] + keys[1]
     for group in range(5):

@@ -1,29 +1,21 @@
-"""`reduce` and `scan`: operands folded over dimensions by a computation that combines two values.
+"""`reduce`, `scan` and `reduce-window`: folds by a computation that combines two values (of each of `n` operands) into
+one.
 
-Reducers: computations that combine two values of each of `n` operands into one.
+Most reducers are a single operation, which NumPy has as a ufunc; any other one is called with whole arrays, element by
+element. A ufunc adds in f64 and rounds once; its other operations run narrow floats in f32. XLA's semantics rounds
+after each addition, and a GPU adds in f32 in its own order: the sum here is closer to the true one than either, and
+independent of the order.
 
-`reduce`, `reduce-window`, `scatter` and `select-and-scatter` call one. Most are a single operation, which NumPy has as
-a
-ufunc; every other one is called with whole arrays, element by element.
+`reduce` applies any other reducer as a tree that keeps the elements' order. XLA promises no order and so requires an
+associative reducer, for which the tree equals a fold from the left.
 
-What a ufunc adds up is added in f64 and rounded once; other operations on narrow floats run in f32. XLA's semantics
-rounds
-after each addition, and a GPU adds in an order of its own in f32: the sum here is nearer to the true one than either,
-and
-does not depend on the order.
+`scan` carries a computation along one dimension, as JAX emits it for cumulative sums. Operands are inputs and then
+`num_carries` carries. The computation takes one slice of each input, without the dimension, and the carries; it returns
+one slice of each output and the next carries. The result is the outputs and the last carries. Checked against XLA:CPU,
+which may compute associative scans in any order.
 
-`reduce`: one or several operands folded over some of their dimensions.
-
-A reducer that is no single operation is applied as a tree that keeps the elements' order: XLA promises no order and so
-demands a reducer that is associative, and for one of those a tree in order and a fold from the left are the same.
-
-The `scan` opcode: a computation carried along one dimension, as JAX emits it for cumulative sums.
-
-Operands are inputs and then `num_carries` carries. The computation takes one slice of each input, without the
-dimension,
-and the carries, and gives one slice of each output and the next carries; the result is the outputs and the last
-carries.
-Checked against XLA:CPU: what is associative may be computed in any order there, and is computed in this one here.
+`reduce-window` folds windows that slide over the operands. A window that reaches from one end of a dimension to each
+element is a running fold (`cumsum`), computed in one pass, or in a logarithmic number of calls of the reducer.
 """
 
 import itertools
@@ -69,25 +61,25 @@ class Reducer:
     computation: int
     scope: Scope
     ufuncs: tuple[UFunc, ...]
-    """One per operand; empty where the computation is not one operation per operand."""
+    """One per operand; empty if the computation is not one operation per operand."""
     keeps_second: bool
-    """Whether it returns its second value: a scatter that replaces."""
+    """Whether it returns its second value, as in a scatter that replaces."""
 
     def combine(self, first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, ...]:
-        """Element by element, by the computation itself; all arrays of one shape."""
+        """Combines arrays of one shape element by element, by the computation itself."""
         shape = first[0].shape
         value = self.scope.call(self.computation, (*first, *second))
         arrays = value if isinstance(value, tuple) else (value,)
         return tuple([np.broadcast_to(np.asarray(array), shape) for array in arrays])
 
     def is_neutral(self, inits: Sequence[Array]) -> bool:
-        """Returns whether it does not matter how often the initial values are combined."""
+        """Returns whether combining the initial values with each other leaves them unchanged."""
         again = self.combine(inits, inits)
         return all(np.array_equal(a, b) for a, b in zip(again, inits, strict=True))
 
 
 def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
-    """Returns the reducer of `count` operands that has that id."""
+    """Returns the reducer of `count` operands with that computation id."""
     callee = scope.module.computations[computation]
     root = callee.root
     roots = root.operands if is_tuple(root.shape) and root.opcode == "tuple" else (root,)
@@ -107,7 +99,7 @@ def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
 
 
 def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruction) -> UFunc | None:
-    """Returns the ufunc of the two parameters, in the parameters' dtype or one that widens it."""
+    """Returns the ufunc of the two parameters, computed in their dtype or a wider one; None if it is something else."""
     inner = _strip_convert(result, narrow=first)
     if len(inner.operands) != 2 or is_tuple(inner.shape):
         return None
@@ -119,10 +111,9 @@ def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruc
 
 
 def _strip_convert(instruction: HloInstruction, *, narrow: HloInstruction | None) -> HloInstruction:
-    """Returns the operand of a conversion between a narrow float and a wider one: widened, added and rounded is one
-    addition.
+    """Looks through a conversion between a narrow float and a wider one: widen, add and round is one addition.
 
-    narrow: for a result, the parameter whose dtype it must be rounded to.
+    narrow: for a result, the parameter to whose dtype it is rounded.
     """
     if instruction.opcode != "convert":
         return instruction
@@ -134,7 +125,7 @@ def _strip_convert(instruction: HloInstruction, *, narrow: HloInstruction | None
 
 
 def compute_accumulator_dtype(ufunc: UFunc, dtype: DType) -> DType:
-    """Returns the dtype in which values of a dtype are combined."""
+    """Returns the dtype in which values of a dtype are accumulated."""
     if dtype in NARROW_FLOATS:
         return np.dtype(np.float64 if ufunc is np.add else np.float32)
     if ufunc is np.add and dtype == np.float32:
@@ -147,7 +138,7 @@ def compute_accumulator_dtype(ufunc: UFunc, dtype: DType) -> DType:
 def reduce_arrays(
     arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[int], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the arrays without those dimensions; `inits` are the scalars that each fold starts from."""
+    """Folds the arrays over those dimensions. inits: the scalars from which each fold starts."""
     with np.errstate(all="ignore"):
         if reducer.ufuncs:
             operands = zip(arrays, inits, reducer.ufuncs, strict=True)
@@ -173,7 +164,7 @@ def _reduce_by_ufunc(array: Array, init: Array, dimensions: tuple[int, ...], ufu
 def _reduce_by_tree(
     arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[int], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Neighbours are combined until one is left: a logarithmic number of calls on whole arrays."""
+    """Combines neighbours until one is left, by a logarithmic number of calls on whole arrays."""
     shape = arrays[0].shape
     kept = [d for d in range(len(shape)) if d not in dimensions]
     order = [*sorted(dimensions), *kept]
@@ -191,7 +182,7 @@ def _reduce_by_tree(
 
 
 def evaluate_reduce(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Operands: the arrays, then as many initial values."""
+    """Evaluates `reduce`. Operands: the arrays, then as many initial values."""
     arrays = [np.asarray(operand) for operand in operands]
     count = len(arrays) // 2
     reducer = parse_reducer(instruction.called_computations[0], count, scope)
@@ -208,7 +199,7 @@ def _scan(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
     axis = instruction.proto.dimensions[0] if instruction.proto.dimensions else 0
     split = len(arrays) - carries
     if len(arrays) != len(operands) or split < 1 or any(axis >= array.ndim for array in arrays[:split]):
-        raise ArtifactError(f"`{instruction.name}` is a scan over something else than arrays")
+        raise ArtifactError(f"`{instruction.name}` scans values that are no arrays")
     inputs, state = arrays[:split], list(arrays[split:])
     shapes = instruction.shape.tuple_shapes
     outputs: list[Array] = [np.empty(get_dimensions(s), get_dtype(s)) for s in shapes[: len(shapes) - carries]]
@@ -217,7 +208,7 @@ def _scan(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
         slices = [np.take(array, step, axis) for array in inputs]
         results = scope.call(instruction.called_computations[0], (*slices, *state))
         if not isinstance(results, tuple) or len(results) != len(outputs) + carries:
-            raise ArtifactError(f"`{instruction.name}` calls a computation with another result")
+            raise ArtifactError(f"`{instruction.name}` calls a computation of another result type")
         values = [np.asarray(result) for result in results]
         for output, value in zip(outputs, values, strict=False):
             output[(slice(None),) * axis + (step,)] = value
@@ -247,7 +238,8 @@ def pad_base(array: Array, window: Window, fill: Array) -> Array:
 
 
 def iterate_window(window: Window, result: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """For each position in a window, row-major, the elements of the padded base that stand there, one per result."""
+    """Yields, for each position in a window in row-major order, the slices of the padded base with one element per
+    result."""
     sizes = [range(d.size) for d in window.dimensions]
     for offset in itertools.product(*sizes):
         slices: list[slice] = []
@@ -262,7 +254,7 @@ def _on_axis(axis: int, where: slice) -> tuple[Any, ...]:
 
 
 def _find_running_axis(window: Window, shape: Sequence[int]) -> tuple[int, bool] | None:
-    """Axis of a running fold and whether it runs from the end; None for any other window."""
+    """Returns (axis of a running fold, whether it runs from the end); None for any other window."""
     axes = [axis for axis, d in enumerate(window.dimensions) if not _is_trivial(d)]
     if len(axes) != 1:
         return None
@@ -283,7 +275,7 @@ def _is_trivial(d: WindowDimension) -> bool:
 
 
 def _fold_running(arrays: tuple[Array, ...], axis: int, from_end: bool, reducer: Reducer) -> tuple[Array, ...]:
-    """Running folds; each pass doubles how many elements each result covers."""
+    """Computes running folds; each pass doubles the number of elements that each result covers."""
     if reducer.ufuncs:
         found: list[Array] = []
         for array, ufunc in zip(arrays, reducer.ufuncs, strict=True):
@@ -305,8 +297,7 @@ def _fold_running(arrays: tuple[Array, ...], axis: int, from_end: bool, reducer:
 def reduce_windows(
     arrays: tuple[Array, ...], inits: tuple[Array, ...], window: Window, result: tuple[int, ...], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns one fold per window, each of shape `result`, that starts from the initial values; padding counts as
-    nothing."""
+    """Returns one fold per window, of shape `result`, starting from the initial values; ignores padding."""
     dtypes = [array.dtype for array in arrays]
     if reducer.ufuncs:
         wide = [compute_accumulator_dtype(u, d) for u, d in zip(reducer.ufuncs, dtypes, strict=True)]
@@ -335,7 +326,7 @@ def _combine(totals: Sequence[Array], values: Sequence[Array], reducer: Reducer)
 
 
 def evaluate_reduce_window(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Operands: the arrays, then as many initial values."""
+    """Evaluates `reduce-window`. Operands: the arrays, then as many initial values."""
     arrays = tuple([np.asarray(operand) for operand in operands])
     count = len(arrays) // 2
     window = instruction.proto.window

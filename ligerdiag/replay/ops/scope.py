@@ -1,8 +1,9 @@
-"""Scope of an opcode: its values, the cells that store them in program order, and the little it may ask of the program
-around it.
+"""The types of replay's values, the cells that store them in program order, and the interface of the program that an
+opcode may use.
 
-A leaf is one cell, or inside of a shard_map one cell for each device (`Spread`), which may be a piece of a cell outside
-(`Shard`). An array is never overwritten in place: a write gives its cell another array, so arrays can be shared.
+A leaf is one cell; inside of a shard_map it may be one cell per device (`Spread`), each perhaps a piece of a cell
+outside (`Shard`). An array is never overwritten in place: a write gives its cell another array, so arrays can be
+shared.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +19,11 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 type Array = np.ndarray[Any, Any]
 type Value = Array | tuple["Value", ...]
-"""An array in its logical shape (strides do not matter), or a tuple; a token is the empty tuple."""
+"""An array in its logical shape, with any strides, or a tuple; a token is the empty tuple."""
 
 
 class NotCoveredError(LigerdiagError):
-    """Something that replay does not compute; the message names it, such as `convolution`."""
+    """Raised for an operation that replay does not compute; the message names it, such as `convolution`."""
 
     exit_code = 3
 
@@ -32,7 +33,7 @@ class Scope(Protocol):
 
     @property
     def module(self) -> HloModule:
-        """The program: an opcode may look at a computation it calls, to see that it is a mere addition."""
+        """The module, so that an opcode can recognise a computation that it calls, such as an addition."""
         ...
 
     @property
@@ -42,22 +43,22 @@ class Scope(Protocol):
 
     @property
     def multiply(self) -> "Multiply":
-        """Returns float[batch, m, k] x float[batch, k, n], computed in a dtype of which BLAS has products."""
+        """Computes float[batch, m, k] x float[batch, k, n] in a dtype that BLAS supports."""
         ...
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
         """Returns the value of the computation with that id, called with these arguments.
 
-        A computation of scalars may be called with arrays of one shape instead: it is evaluated element by element.
+        A computation of scalars may be called with arrays of one shape; it then computes element by element.
         """
         ...
 
 
 type Multiply = Callable[[Array, Array, np.dtype[Any]], Array]
-"""The product of two stacks of matrices, computed in and of that dtype; nobody changes it afterwards."""
+"""Returns the product of two stacks of matrices, computed in that dtype; callers do not modify it."""
 
 type Evaluate = Callable[[HloInstruction, tuple[Value, ...], Scope], Value]
-"""Computes one instruction from its operands' values; never changes them. Raises NotCoveredError."""
+"""Computes one instruction from its operands' values without changing them. Raises NotCoveredError."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,12 +74,12 @@ class Cell:
 
 @dataclass(slots=True, eq=False)
 class Shard(Cell):
-    """One device's piece of an array that a shard_map is given."""
+    """One device's piece of an array that enters a shard_map."""
 
     whole: Cell
     where: tuple[slice, ...]
     is_first: bool
-    """Whether no device before has the same piece: of several copies the first device's counts."""
+    """Whether no earlier device has the same piece; of several copies the first device's counts."""
 
     def overwrite(self, array: Array) -> None:
         """Gives the piece another content, here and in the whole array."""
@@ -91,7 +92,7 @@ class Shard(Cell):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """One array that each device has its own of."""
+    """One value per device."""
 
     cells: tuple[Cell, ...]
     """By partition id."""
@@ -101,14 +102,14 @@ type Cells = Cell | Spread | tuple["Cells", ...]
 
 
 def store(value: Value) -> Cells:
-    """New cells with this content."""
+    """Returns new cells with this content."""
     if isinstance(value, tuple):
         return tuple([store(child) for child in value])
     return Cell(value)
 
 
 def copy_cells(cells: Cells) -> Cells:
-    """Cells of their own with the same content."""
+    """Returns new cells with the same content."""
     match cells:
         case Cell():
             return Cell(cells.array)
@@ -119,7 +120,7 @@ def copy_cells(cells: Cells) -> Cells:
 
 
 def read_cells(cells: Cells) -> Value:
-    """Returns the content; of no cells that are spread over devices."""
+    """Returns the content. Raises ArtifactError for cells that are spread over devices."""
     match cells:
         case Cell():
             return cells.array
@@ -130,7 +131,7 @@ def read_cells(cells: Cells) -> Value:
 
 
 def list_cells(cells: Cells) -> list[Cell]:
-    """Returns the leaves in order; of no cells that are spread over devices."""
+    """Returns the leaves in order. Raises ArtifactError for cells that are spread over devices."""
     match cells:
         case Cell():
             return [cells]
@@ -141,14 +142,14 @@ def list_cells(cells: Cells) -> list[Cell]:
 
 
 def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """Returns the leaves in the form of the shape; takes them off the front of the list."""
+    """Returns the leaves nested as the shape is; removes them from the front of the list."""
     if is_tuple(shape):
         return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
     return cells.pop(0)
 
 
 def count_devices(cells: Cells) -> int:
-    """Over how many devices a leaf is spread; 0 when none is."""
+    """Returns the number of devices over which a leaf is spread; 0 if none is."""
     match cells:
         case Cell():
             return 0
@@ -170,7 +171,7 @@ def pick_cells(cells: Cells, device: int) -> Cells:
 
 
 def spread_cells(devices: Sequence[Cells]) -> Cells:
-    """Returns one tree of what each device has; a cell that all share stays one."""
+    """Returns one tree from those of all devices; a cell that all devices share stays one."""
     first = devices[0]
     if isinstance(first, tuple):
         children = [one if isinstance(one, tuple) else () for one in devices]

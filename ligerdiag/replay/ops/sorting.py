@@ -1,12 +1,9 @@
 """`sort` and `topk`, XLA:GPU's `TopK` and CUB's radix sort. All keep the order of equal elements.
 
-The order that a comparator gives: a stable permutation along the last dimension.
-
-A comparator is a computation of pairs of scalars; it is called with whole arrays. The orders that programs mostly ask
-for
-are guessed and sorted by NumPy: a guess stands if the comparator agrees on all neighbours, which for a strict weak
-order
-makes it the only stable permutation there is. Any other order is found by merging, the comparator called at each step.
+A comparator is a computation of pairs of scalars, called with whole arrays; its order is a stable permutation along the
+last dimension. The most frequent orders are guessed and sorted by NumPy: a guess is right if the comparator agrees on
+all neighbours, because for a strict weak order there is only one stable permutation. Any other order is found by
+merging, with a call of the comparator at each step.
 """
 
 import json
@@ -24,9 +21,9 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, 
 
 
 def compute_rank(values: Array, *, canonical: bool) -> Array:
-    """Integers in the total order of the values: -NaN < -inf < -0 < 0 < inf < NaN.
+    """Returns integers in the total order of the values: -NaN < -inf < -0 < 0 < inf < NaN.
 
-    canonical: both zeros are one, and so are all NaN, above everything: the order that JAX sorts floats in.
+    canonical: both zeros are equal, and all NaN are equal and the largest, as when JAX sorts floats.
     """
     if values.dtype.kind in "iu":
         return values
@@ -42,8 +39,7 @@ def compute_rank(values: Array, *, canonical: bool) -> Array:
 
 
 def compute_order(comparator: int, arrays: Sequence[Array], scope: Scope) -> Array:
-    """s64[.., n]: the positions in each row of `arrays`, all [.., n], in the comparator's order; equal ones keep
-    theirs."""
+    """Returns s64[.., n]: the positions in each row of `arrays`, all [.., n], in the comparator's order, stable."""
     rows = [np.ascontiguousarray(a).reshape(-1, a.shape[-1]) for a in arrays]
     if not rows[0].size:
         return np.zeros(arrays[0].shape, np.int64)
@@ -69,7 +65,8 @@ def _guess(rows: Sequence[Array]) -> Iterator[Array]:
 
 
 def _is_order(comparator: int, rows: Sequence[Array], order: Array, scope: Scope) -> bool:
-    """Returns whether no element comes before its left neighbour, and equal ones keep their places."""
+    """Returns whether no element precedes its left neighbour in the comparator's order, and equal ones keep their
+    order."""
     sorted_rows = [np.take_along_axis(row, order, -1) for row in rows]
     left, right = [row[:, :-1] for row in sorted_rows], [row[:, 1:] for row in sorted_rows]
     if _comes_before(comparator, right, left, scope).any():
@@ -84,7 +81,7 @@ def _comes_before(comparator: int, left: Sequence[Array], right: Sequence[Array]
 
 
 def _merge_sort(comparator: int, rows: Sequence[Array], scope: Scope) -> Array:
-    """Runs of doubling length; where an element goes in a merge is found by bisection in the other run, all at once."""
+    """Merges runs of doubling length; finds the places of all elements at once, by bisection in the other run."""
     count, length = rows[0].shape
     place = np.arange(length, dtype=np.int64)
     order: Array = np.broadcast_to(place, (count, length)).copy()
@@ -99,7 +96,7 @@ def _merge_sort(comparator: int, rows: Sequence[Array], scope: Scope) -> Array:
         while (low < high).any():
             middle: Array = (low + high) // 2
             probe = [np.take_along_axis(row, middle.clip(0, length - 1), -1) for row in current]
-            # an element of the left run goes before the equal ones of the right run, which keeps the sort stable
+            # an element of the left run precedes equal ones of the right run, so the sort is stable
             earlier = np.where(
                 is_left,
                 _comes_before(comparator, probe, current, scope),
@@ -116,7 +113,7 @@ def _merge_sort(comparator: int, rows: Sequence[Array], scope: Scope) -> Array:
 
 
 def evaluate_sort(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Returns all operands, along one dimension, by the comparator's order."""
+    """Evaluates `sort`: all operands, along one dimension, in the comparator's order."""
     arrays = [np.asarray(operand) for operand in operands]
     dimension = instruction.proto.dimensions[0]
     moved = [np.moveaxis(array, dimension, -1) for array in arrays]
@@ -133,7 +130,7 @@ def compute_top(values: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
 
 
 def evaluate_topk(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Values and positions of the first `k`."""
+    """Evaluates `topk`: values and positions of the first `k`."""
     values, positions = compute_top(np.asarray(operands[0]), instruction.proto.k, largest=instruction.proto.largest)
     return values, positions.astype(get_dtype(instruction.shape.tuple_shapes[1]))
 
@@ -144,7 +141,7 @@ ORDERING: Mapping[str, Evaluate] = {"sort": evaluate_sort, "topk": evaluate_topk
 def evaluate_topk_call(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
     """Returns the largest elements of the last dimension, and their positions.
 
-    The comparator stays behind from what the call was made of, and its dtype may be another one than the operand's.
+    The comparator is a leftover of the instruction that became the call, and its dtype may differ from the operand's.
     """
     for comparator in instruction.called_computations:
         if scope.module.computations[comparator].root.proto.comparison_direction != "GT":
@@ -162,9 +159,9 @@ def _is_row_major(shape: ShapeProto) -> bool:
 
 
 def evaluate_radix_sort(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Keys, or keys and values, along the last dimension; the last result is scratch, zeros here.
+    """Sorts keys, or keys and values, along the last dimension; the last result is scratch memory, zeros here.
 
-    CUB orders floats by sign and magnitude, both zeros as one.
+    CUB orders floats by sign and magnitude, with both zeros equal.
     """
     shapes = instruction.shape.tuple_shapes
     if len(operands) not in (1, 2) or not all(_is_row_major(o.shape) for o in instruction.operands):

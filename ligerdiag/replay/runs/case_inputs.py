@@ -1,4 +1,4 @@
-"""What a case's runs get, and what they are held against: computed in a process where JAX computes on the CPU."""
+"""The arguments and the reference of a case, computed by JAX on the CPU."""
 
 from collections.abc import Mapping
 from functools import cache as remember
@@ -11,25 +11,26 @@ from ligerdiag.compile.cases.arguments import compute_output_names, draw_argumen
 from ligerdiag.errors import LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.replay.ops.scope import Array
-from ligerdiag.replay.runs.case_run import Given
+from ligerdiag.replay.runs.case_run import CaseInputs
 
 _QUICK_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Takes 0.1 s less of a processor for a small reference."""
+"""Saves 0.1 s of processor time on a small reference."""
 _MANY_ELEMENTS = 1 << 20
-"""Of all arguments: from there on, a reference without LLVM's optimisation takes longer than it was compiled faster."""
+"""Elements of all arguments above which running a reference without LLVM's optimisation takes longer than compiling it
+saves."""
 
 
-def compute_given(case: Case) -> Given:
-    """Returns the case's own arguments and reference. Raises LigerdiagError where they cannot be computed."""
+def compute_case_inputs(case: Case) -> CaseInputs:
+    """Returns the case's arguments and reference. Raises LigerdiagError if they cannot be computed."""
     arguments = draw_arguments(case)
-    return Given(
+    return CaseInputs(
         arguments=tuple(np.asarray(leaf) for leaf in jax.tree.leaves(arguments)),
         find_reference=remember(lambda: None if case.reference is None else _run_reference(case, arguments)),
     )
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
-    """Returns the outputs of the case's reference by name, for that draw of the arguments, products in full
+    """Returns the outputs of the case's reference by name, for that draw of the arguments, with products in full
     precision."""
     return _run_reference(case, draw_arguments(case, draw))
 

@@ -1,16 +1,8 @@
-"""Memory of one device as arrays of bytes, and the memo of launches: a kernel is not run twice on the same bytes.
+"""Kernel runners on top of another one: remembered launches, and launches whose hidden writes are undone.
 
-The memory of one device: each BufferAllocation one array of bytes, each value a view at its offset and in its layout.
-
-Sharing, donation and in-place updates happen by themselves: two values that XLA put into the same bytes are the same
-bytes.
-Fresh memory holds no number: every bit is set, which is NaN in every floating point dtype.
-
-Kernels that were run on the same bytes before are not run again.
-
-Program order, isolated memory and the schedule launch the same kernels, mostly on the same numbers, and Triton's
-interpreter is the dearest part of a replay. The results of a launch are kept, up to a limit of bytes, under a digest of
-its inputs: payload, contents, and which buffers share their bytes.
+Program order, isolated memory and the schedule launch the same kernels, mostly on the same numbers, and running them is
+the most expensive part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its
+inputs: payload, contents, and which buffers share bytes.
 """
 
 import hashlib
@@ -26,18 +18,18 @@ from ligerdiag.replay.runs.launch import compute_payload_key, copy_buffers, do_s
 from ligerdiag.replay.runs.program import Kernels
 
 REMEMBERED_BYTES = 4 << 30
-"""The most bytes of kernel launches to keep while a case is replayed."""
+"""The most bytes of kernel launches to keep during the replay of a case."""
 REMEMBERED_PRODUCTS = 2 << 30
-"""The most bytes of products and their operands to keep while cases with the same arguments are replayed."""
+"""The most bytes of products and their operands to keep during the replays of cases with equal arguments."""
 WATCHED = 2
-"""Launches of each named call that are run in any case, so that the runner sees them."""
+"""Watched launches of each call that always run, so that the runner observes them."""
 WORTHWHILE = 1 << 16
-"""Bytes of buffers from which on remembering is cheaper than running again."""
+"""Bytes of buffers above which remembering a launch is cheaper than running it again."""
 
 
 @dataclass(slots=True, eq=False)
 class RememberedKernels:
-    """Runs kernels through another runner, each distinct launch once while the limit allows to remember it."""
+    """Runs kernels through another runner, each distinct launch once as long as the limit allows."""
 
     runner: Kernels
     limit: int
@@ -45,8 +37,8 @@ class RememberedKernels:
     hits: int = 0
     _watched: Counter[str] = field(default_factory=Counter[str])
     _kept: dict[bytes, tuple[Array | None, ...]] = field(default_factory=dict[bytes, tuple[Array | None, ...]])
-    """Digest to the content of each buffer after the launch; None for one that did not change, and for an output in the
-    bytes of an operand."""
+    """Digest to the content of each buffer after the launch; None for an unchanged buffer and for an output in an
+    operand's bytes."""
     _size: int = 0
 
     def launch(
@@ -69,7 +61,7 @@ class RememberedKernels:
                     buffer[...] = content
             return
         self.runner.launch(call, operands, outputs, watched=watched)
-        # Compared by their digests: to keep what was there before takes memory, which costs more.
+        # Compared by digest: keeping the old content would take memory, which costs more.
         after: list[Array | None] = [
             None if _hash_content(operand) == content else np.array(operand)
             for content, operand in zip(contents, operands, strict=True)
@@ -84,7 +76,8 @@ class RememberedKernels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedKernels:
-    """Runs kernels through another runner, unwatched, and takes back what they overwrite but for their outputs."""
+    """Runs kernels through another runner, unwatched, and then restores the operands that share no bytes with an
+    output."""
 
     runner: Kernels
 
@@ -102,9 +95,9 @@ class IsolatedKernels:
 def _compute_digest(
     payload: str, contents: Sequence[bytes], operands: Sequence[Array], outputs: Sequence[Array]
 ) -> bytes:
-    """Computes the key of a launch, given the digests of the operands' contents. Outputs count only by their place: a
-    kernel
-    that reads their unwritten bytes is not worth a distinction."""
+    """Returns the key of a launch. contents: digests of the operands' contents.
+
+    Only the places of outputs count, not their contents: kernels that read unwritten bytes are too rare to matter."""
     digest = hashlib.sha256(payload.encode())
     base = min([buffer.ctypes.data for buffer in (*operands, *outputs)], default=0)
     places = [(start - base, size) for start, size in map(_locate, (*operands, *outputs))]

@@ -1,12 +1,9 @@
-"""Launches as the payload of a custom call describes them: the kernel's Triton IR, its grid and what each argument
-gets.
+"""Launches as the payload of a custom call describes them: the kernel's Triton IR, its grid and its arguments.
 
-1. Each parameter that is an array or a tensor descriptor takes the next buffer of the call, operands first, then
-outputs
-   (see `effects.kernel_effects`). Buffers that are left over have no pointer: they share bytes with an operand.
-2. A launcher that autotunes runs each configuration and keeps the fastest. Which one that is, no payload says: the
-first
-   one counts, as long as all have the same results.
+Each parameter that is an array or a tensor descriptor takes the next buffer of the call: operands first, then outputs
+(see `effects.kernel_effects`). Buffers that are left over have no pointer: they share bytes with an operand. An
+autotuning launcher runs each configuration and keeps the fastest. No payload says which one that is; the first one
+counts, if all have the same results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,20 +46,20 @@ class Launch:
     module: TtirModule
     grid: tuple[int, int, int]
     arguments: tuple[int | Any, ...]
-    """For each argument of the kernel: the number of its buffer, or a NumPy scalar."""
+    """For each argument of the kernel, the number of its buffer or a NumPy scalar."""
     zeroed: tuple[tuple[int, int], ...]
-    """(number of a buffer, bytes) that the launcher sets to zero first."""
+    """(number of a buffer, bytes from its start) that the launcher zeroes first."""
 
     @property
     def programs(self) -> int:
-        """Programs of the grid."""
+        """Number of programs of the grid."""
         return prod(self.grid)
 
     def run(self, buffers: Sequence[Array], options: GridOptions) -> GridOutcome:
-        """Runs the kernel on flat buffers, operands, then outputs; it overwrites them. Raises NotCoveredError."""
-        given = [buffers[one] if type(one) is int else one for one in self.arguments]
+        """Runs the kernel on flat buffers, operands first, then outputs; it overwrites them. Raises NotCoveredError."""
+        arguments = [buffers[one] if type(one) is int else one for one in self.arguments]
         try:
-            return run_grid(self.module, self.kernel, given, self.grid, options=options)
+            return run_grid(self.module, self.kernel, arguments, self.grid, options=options)
         except NotCoveredError as error:
             raise NotCoveredError(f"kernel `{self.kernel}`: {error}") from error
 
@@ -77,18 +74,18 @@ class Launch:
         )
 
     def zero(self, buffers: Sequence[Array]) -> None:
-        """Sets to zero what the launcher sets to zero."""
+        """Zeroes the bytes that the launcher zeroes."""
         for number, size in self.zeroed:
             buffers[number].view(np.uint8)[:size] = 0
 
 
 def compute_payload_key(call: HloInstruction) -> str:
-    """Returns the key of a kernel call's launches: a hash of what it carries."""
+    """Returns the key of a kernel call's launches: a hash of its target and payload."""
     return sha256(call.proto.custom_call_target.encode() + b"\0" + call.proto.backend_config).hexdigest()
 
 
 def list_modules(program: HloModule) -> tuple[bytes, ...]:
-    """Returns the Triton IR of all kernels that the program calls."""
+    """Returns the Triton IR of all kernels that the program calls, each once."""
     found: dict[bytes, None] = {}
     for _, call in program.iterate_custom_calls():
         with suppress(ArtifactError):
@@ -98,7 +95,7 @@ def list_modules(program: HloModule) -> tuple[bytes, ...]:
 
 
 def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path]) -> tuple[Launch, ...]:
-    """Returns one launch for each configuration. buffers: how many the call has. modules: see `KernelRunner`.
+    """Returns one launch for each configuration. buffers: the call's number of them. modules: see `KernelRunner`.
 
     Raises NotCoveredError.
     """
@@ -114,7 +111,7 @@ def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path
 
 
 def count_programs(call: HloInstruction) -> int:
-    """Returns the programs that the call launches, 1 where it is not known."""
+    """Returns the number of programs that the call launches; 1 if unknown."""
     try:
         configurations = parse_configurations(call.proto.custom_call_target, call.proto.backend_config)
     except ArtifactError:
@@ -145,7 +142,7 @@ def _read_launch(
     if len(parameters) != len(types):
         raise NotCoveredError(f"kernel `{kernel}`: {len(types)} arguments for {len(parameters)} parameters")
     if min(configuration.grid) < 0:
-        raise NotCoveredError(f"kernel `{kernel}`: a grid whose size is not known")
+        raise NotCoveredError(f"kernel `{kernel}`: a grid of unknown size")
     arguments: list[int | Any] = []
     zeroed: list[tuple[int, int]] = []
     taken = 0
@@ -178,7 +175,7 @@ def _make_scalar(kernel: str, parameter: Parameter, text: str) -> Any:
 
 
 ALIGNMENT = 64
-"""Bytes; also NumPy's own allocations are aligned less or as much."""
+"""In bytes, at least that of NumPy's own allocations."""
 
 
 def do_share(one: Array, other: Array) -> bool:
@@ -188,7 +185,7 @@ def do_share(one: Array, other: Array) -> bool:
 
 
 def copy_buffers(buffers: Sequence[Array]) -> tuple[Array, ...]:
-    """Returns copies that share their bytes as the buffers do."""
+    """Returns copies that share bytes with each other as the buffers do."""
     order = sorted(range(len(buffers)), key=lambda number: buffers[number].ctypes.data)
     offsets, base, end, size = [0] * len(buffers), 0, 0, 0
     for number in order:

@@ -1,12 +1,12 @@
-"""Runs the schedule again with one kernel call done otherwise, and says which outputs of the program differ.
+"""Which outputs of the program a racing or incomplete kernel call reaches: runs the schedule again with that call
+altered.
 
-1. A call whose results hang on the order of its programs runs in the order that showed it. An output is reached if it
-   differs by more than rounding.
-2. All calls that read what nobody has written, or leave elements unwritten, find something else in their outputs. An
-   output is reached by one of them if a single bit differs, and the output depends on what that call returns. Where
-   none
-   is and some output is not finite, that tells nothing.
-3. All other calls run as before.
+A call whose results depend on the order of its programs runs in the order that showed this. It reaches an output that
+differs by more than rounding. All calls that read unwritten bytes, or leave elements unwritten, find other incomplete
+in
+their outputs, all in one run. Such a call reaches an output if a single bit differs and the output depends on the
+call's results. If no output differs and some output is not finite, the run proves nothing. All other calls run as
+before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,20 +25,20 @@ from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.program import Kernels
 
 MOST_CALLS = 8
-"""Calls of one program that run in another order, one after the other: each costs a run of the schedule."""
+"""The most calls of one program that run in another order; each costs a run of the schedule."""
 
 type RunSchedule = Callable[[Kernels], Mapping[str, Sequence[Array]]]
-"""Runs the schedule with these kernels on memory of its own; returns each output, as all devices have it."""
+"""Runs the schedule with these kernels on fresh memory; returns the distinct copies of each output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OtherKernels:
-    """Runs kernels through a runner, unobserved, and the calls of some names otherwise."""
+class AlteredKernels:
+    """Runs kernels through a runner, unobserved, and alters the calls of some names."""
 
     runner: KernelRunner
     names: frozenset[str]
     tried: OrderTried | None
-    """See `KernelRunner.launch_otherwise`; NONE runs these calls, too, as before."""
+    """How to alter them, see `KernelRunner.launch_otherwise`; NONE alters nothing."""
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
@@ -52,11 +52,13 @@ class OtherKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations with the line of each call, without outputs that nobody uses, and with what they
-    reach."""
+    """Returns the observations with the line of each call and the outputs that it reaches, without outputs that nobody
+    uses."""
     calls = {one.name: one for one in module.instructions if one.opcode == "custom-call"}
     found = [
-        _drop_unused(replace(one, line=find_user_line(module, calls[one.instruction])), module, calls[one.instruction])
+        _drop_unused_outputs(
+            replace(one, line=find_user_line(module, calls[one.instruction])), module, calls[one.instruction]
+        )
         if one.instruction in calls
         else one
         for one in launches
@@ -64,36 +66,38 @@ def describe_launches(
     ordered = [
         n for n, one in enumerate(found) if one.order_tried is not OrderTried.NONE and _get_largest(one) > ROUNDING
     ]
-    garbage = [n for n, one in enumerate(found) if one.old_reads or set(one.unwritten) - set(one.unwritten_later)]
-    plain = (
-        _run(run, OtherKernels(runner=runner, names=frozenset(), tried=OrderTried.NONE)) if ordered or garbage else None
+    incomplete = [n for n, one in enumerate(found) if one.old_reads or set(one.unwritten) - set(one.unwritten_later)]
+    unaltered = (
+        _run(run, AlteredKernels(runner=runner, names=frozenset(), tried=OrderTried.NONE))
+        if ordered or incomplete
+        else None
     )
-    if plain is None:
+    if unaltered is None:
         return tuple(found)
     for number in ordered[:MOST_CALLS]:
         names = frozenset((found[number].instruction,))
-        other = OtherKernels(runner=runner, names=names, tried=found[number].order_tried)
-        found[number] = replace(found[number], reached_by_order=_compare(run, other, plain))
-    if garbage:
-        names = frozenset(found[number].instruction for number in garbage)
-        reached = _compare(run, OtherKernels(runner=runner, names=names, tried=None), plain)
-        for number in garbage if reached is not None else ():
-            dependent = _list_dependent(module, calls.get(found[number].instruction), tuple(plain))
+        other = AlteredKernels(runner=runner, names=names, tried=found[number].order_tried)
+        found[number] = replace(found[number], reached_by_order=_compare(run, other, unaltered))
+    if incomplete:
+        names = frozenset(found[number].instruction for number in incomplete)
+        reached = _compare(run, AlteredKernels(runner=runner, names=names, tried=None), unaltered)
+        for number in incomplete if reached is not None else ():
+            dependent = _list_dependent(module, calls.get(found[number].instruction), tuple(unaltered))
             own = tuple(name for name in reached or () if name in dependent)
             found[number] = replace(found[number], reached_by_garbage=own)
     return tuple(found)
 
 
 def _list_dependent(module: HloModule, call: HloInstruction | None, names: Sequence[str]) -> frozenset[str]:
-    """The outputs that depend on what the call returns; all where the call is not known."""
+    """Returns the names of the outputs that depend on the call's results; all names if the call is None."""
     if call is None:
         return frozenset(names)
     reach = find_reach(module, [(call, leaf) for leaf in iterate_leaves(call.shape)])
     return frozenset(name for number, name in enumerate(names) if number in reach.outputs)
 
 
-def _drop_unused(launch: LaunchNumbers, module: HloModule, call: HloInstruction) -> LaunchNumbers:
-    """Without the outputs of the call of which nothing comes: what stands there is nobody's matter."""
+def _drop_unused_outputs(launch: LaunchNumbers, module: HloModule, call: HloInstruction) -> LaunchNumbers:
+    """Drops the observations on outputs of the call that nobody uses."""
     leaves = list(iterate_leaves(call.shape))
     asked = {*launch.unwritten, *(one.output for one in launch.old_reads)}
     unused = {number for number in asked if not find_reach(module, [(call, leaves[number])]).is_used}
@@ -111,14 +115,16 @@ def _get_largest(launch: LaunchNumbers) -> float:
     return max((launch.order_difference, *launch.racing.values()))
 
 
-def _run(run: RunSchedule, kernels: OtherKernels) -> Mapping[str, Sequence[Array]] | None:
+def _run(run: RunSchedule, kernels: AlteredKernels) -> Mapping[str, Sequence[Array]] | None:
     try:
         return run(kernels)
     except NotCoveredError:
         return None
 
 
-def _compare(run: RunSchedule, kernels: OtherKernels, plain: Mapping[str, Sequence[Array]]) -> tuple[str, ...] | None:
+def _compare(
+    run: RunSchedule, kernels: AlteredKernels, unaltered: Mapping[str, Sequence[Array]]
+) -> tuple[str, ...] | None:
     other = _run(run, kernels)
     if other is None:
         return None
@@ -130,10 +136,10 @@ def _compare(run: RunSchedule, kernels: OtherKernels, plain: Mapping[str, Sequen
 
     reached = tuple(
         name
-        for name, copies in plain.items()
+        for name, copies in unaltered.items()
         if len(copies) != len(other[name]) or any(map(differs, copies, other[name]))
     )
     is_finite = all(
-        np.isfinite(one).all() for copies in plain.values() for one in copies if one.dtype.kind not in "biu"
+        np.isfinite(one).all() for copies in unaltered.values() for one in copies if one.dtype.kind not in "biu"
     )
     return reached if reached or is_finite else None

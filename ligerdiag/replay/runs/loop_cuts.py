@@ -1,13 +1,12 @@
-"""Loops that the program as written and its schedule run equally often, and how both are cut short alike.
+"""Loops that the program as written and its schedule run equally often, and how to cut both short in the same way.
 
-(1) A loop of the program counts by 1 from a constant to a constant, and nothing else ends it.
-(2) It is those loops of the schedule that have its tag; several, where XLA inlined what holds it several times.
-(3) XLA says of each of these how often it runs, and it is as often as in the program. So a loop that XLA unrolled,
-peeled,
-    rotated or removed is not shared, nor is one whose number of iterations hangs on data.
-Cut short, both run their first iterations alone. What comes after the loop sees what these left: it is another program,
-the
-same for what the author meant, for the stale prediction and for the schedule.
+Such a loop of the program counts by 1 from a constant to a constant, and nothing else ends it. Its counterparts are the
+loops of the schedule that have its tag: several if XLA inlined the enclosing computation several times. XLA must report
+for each of them the same number of iterations as in the program. So a loop that XLA unrolled, peeled, rotated or
+removed is not shared, nor is one whose number of iterations depends on data.
+
+Cut short, both run only their first iterations. The rest of the program sees the results of these: it is another
+program, but the same one for program order, for the stale prediction and for the schedule.
 """
 
 import json
@@ -21,26 +20,26 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.model.findings import CutLoop
 
-FIRST = 2
-"""Iterations that are left of a loop: the second one sees what the first one left behind."""
+KEPT_ITERATIONS = 2
+"""Iterations of a loop that is cut short; the second one sees the results of the first."""
 
 _SAME_VALUE = having(Trait.KEEPS_SCALAR)
 
 
 def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:
-    """Iterations of a `while`: XLA's own count, or that of `i < constant` when i counts by 1; None when neither."""
+    """Returns the iterations of a `while`: XLA's own count, or that of a condition `i < constant`; else None."""
     known = _parse_known_count(loop.proto.backend_config)
     return known if known is not None else _read_condition(module, loop)
 
 
 def find_longest_loop(module: HloModule) -> int:
-    """Returns the largest known number of iterations of a loop of the module; 1 when there is none."""
+    """Returns the largest known number of iterations of a loop in the module; 1 if there is none."""
     return max([find_trip_count(module, loop) or 1 for loop in _list_loops(module)], default=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedLoop:
-    """A loop of the program, and what it is in the schedule."""
+    """A loop of the program and its counterparts in the schedule."""
 
     loop: HloInstruction
     scheduled: tuple[HloInstruction, ...]
@@ -49,7 +48,7 @@ class SharedLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
-    """Instruction id of a `while` to the most iterations that it runs, in each of the two modules."""
+    """For each of the two modules, instruction id of a `while` to the most iterations that it runs."""
 
     program: Mapping[int, int] = field(default_factory=dict[int, int])
     optimized: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -60,7 +59,7 @@ NO_CUTS = Cuts()
 
 
 def find_shared_loops(program: HloModule, optimized: HloModule) -> tuple[SharedLoop, ...]:
-    """Returns the loops that can be cut short, see (1) to (3)."""
+    """Returns the loops that both modules run equally often."""
     by_tag: dict[int, list[HloInstruction]] = {}
     for scheduled in _list_loops(optimized):
         if path := optimized.find_tag_path(scheduled):
@@ -76,8 +75,8 @@ def find_shared_loops(program: HloModule, optimized: HloModule) -> tuple[SharedL
     return tuple(found)
 
 
-def cut_loops(program: HloModule, loops: Iterable[SharedLoop], first: int = FIRST) -> Cuts:
-    """Leaves the first iterations of each of these loops."""
+def cut_loops(program: HloModule, loops: Iterable[SharedLoop], first: int = KEPT_ITERATIONS) -> Cuts:
+    """Returns the cuts that leave the `first` iterations of each of these loops."""
     cut = [loop for loop in loops if loop.iterations > first]
     return Cuts(
         program={one.loop.id: first for one in cut},
@@ -95,8 +94,7 @@ def cut_loops(program: HloModule, loops: Iterable[SharedLoop], first: int = FIRS
 
 
 def cut_named_loops(program: HloModule, optimized: HloModule, names: Sequence[str]) -> Cuts:
-    """Returns the cuts of the program's loops with these names. Raises ArtifactError where one of them is not
-    shared."""
+    """Returns the cuts of the program's loops with these names. Raises ArtifactError if one of them is not shared."""
     if not names:
         return NO_CUTS
     loops = {one.loop.name: one for one in find_shared_loops(program, optimized)}
@@ -110,7 +108,7 @@ def _list_loops(module: HloModule) -> list[HloInstruction]:
 
 
 def _parse_known_count(config: bytes) -> int | None:
-    """From the loop's backend_config, a JSON object."""
+    """Parses XLA's count from the loop's backend_config, a JSON object; None if there is none."""
     try:
         fields: object = json.loads(config)
         for name in ("known_trip_count", "n"):
@@ -122,7 +120,8 @@ def _parse_known_count(config: bytes) -> int | None:
 
 
 def _find_counter(module: HloModule, loop: HloInstruction) -> tuple[int, HloInstruction] | None:
-    """Returns which element of the state a condition `i < limit` counts, and the limit."""
+    """Returns (number of the state's element that a condition `i < limit` tests, the limit); None for other
+    conditions."""
     compare = _see_through(module.computations[loop.called_computations[1]].root)
     if compare.opcode != "compare" or compare.proto.comparison_direction != "LT" or len(compare.operands) != 2:
         return None
@@ -161,7 +160,7 @@ def _counts_by_one(module: HloModule, loop: HloInstruction) -> bool:
 
 
 def _see_through(instruction: HloInstruction) -> HloInstruction:
-    """Returns the instruction that made the value: barriers and changes of form give it on."""
+    """Returns the instruction that computes the value, looking through barriers, tuples and changes of form."""
     while True:
         if instruction.opcode in _SAME_VALUE:
             instruction = instruction.operands[0]
@@ -175,7 +174,7 @@ def _see_through(instruction: HloInstruction) -> HloInstruction:
 
 
 def _read_constant(instruction: HloInstruction) -> int | None:
-    """Returns the value of an integer scalar."""
+    """Returns the value of a constant integer scalar; else None."""
     literal = instruction.proto.literal
     if instruction.opcode != "constant" or is_tuple(instruction.shape) or instruction.shape.dimensions:
         return None

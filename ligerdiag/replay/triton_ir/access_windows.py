@@ -1,4 +1,4 @@
-"""Where an access goes: a window of regular steps where it can be told, the address of each element otherwise."""
+"""Windows of memory accesses: regular steps from a start, found from addresses and masks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,36 +18,36 @@ def make_address(argument: int) -> int:
 
 
 def find_argument(address: int) -> int:
-    """Returns the number of the argument that an address belongs to; there may be none with it."""
+    """Returns the number of the argument in whose region the address lies; no such argument may exist."""
     return ((address + _HALF) >> REGION_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
-    """The same steps from a start of each program's own, all within one argument."""
+    """The elements that an access reaches by the same steps from one start per program, all within one argument."""
 
     argument: int
     programs: Array | None
-    """i64[n], numbers within the batch, ascending; None where all programs have one start (then `starts` is [1])
-    or each has its own."""
+    """i64[n], ascending numbers within the batch; None if all programs share one start (`starts` is then [1]) or each
+    has
+    its own."""
     starts: Array
     """i64[n]: byte offset, from the argument's start, of each program's first element."""
     counts: tuple[int, ...]
-    """Per axis of the block the elements that are accessed; 1 along an axis that all elements share."""
+    """Accessed elements per axis of the block; 1 along an axis that all elements share."""
     steps: tuple[int, ...]
-    """Per axis the bytes from one element to the next."""
+    """Bytes from one element to the next, per axis."""
     corner: tuple[int | None, ...]
-    """Per axis the coordinate of the first element that is accessed; None where one element stands for the whole
-    axis."""
+    """Coordinate of the first accessed element per axis; None if one element serves the whole axis."""
 
     def get_ends(self, width: int) -> tuple[int, int]:
-        """Returns the first byte of all programs, and the first behind them."""
+        """Returns the offset of the first byte of all programs, and of the first byte after them."""
         reach = [step * (count - 1) for step, count in zip(self.steps, self.counts, strict=True)]
         low = int(self.starts.min()) + sum(min(0, distance) for distance in reach)
         return low, int(self.starts.max()) + sum(max(0, distance) for distance in reach) + width
 
     def find_stride(self) -> int | None:
-        """Returns the bytes from one program's start to the next one's, where that is one number."""
+        """Returns the bytes from one program's start to the next; None if they differ."""
         if self.starts.size < 2:
             return 0
         differences = np.diff(self.starts)
@@ -56,12 +56,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """The elements that a mask lets through, where they are a box, the same in each program that has any."""
+    """The elements that a mask selects, if they are a box and the same in each program that has any."""
 
     programs: Array | None
-    """None where it is all, or the same for all."""
+    """i64[n]: numbers within the batch; None for all programs."""
     corner: tuple[int | None, ...]
-    """Per axis; None where the mask is 1 long there."""
+    """Per axis; None where the mask has length 1."""
     counts: tuple[int | None, ...]
 
     @property
@@ -71,7 +71,7 @@ class Box:
 
 
 def find_box(mask: Array | None, active: Active, rank: int) -> Box | None:
-    """Returns the box of a mask of shape [programs or 1, *block], or None where it is no box."""
+    """Returns the box of a mask of shape [programs or 1, *block]; None if it is no box."""
     whole: tuple[None, ...] = (None,) * rank
     chosen = active
     if mask is not None and not mask.all():
@@ -112,8 +112,7 @@ def _find_bounds(mask: Array) -> tuple[tuple[int | None, ...], tuple[int | None,
 
 
 def find_window(address: Array | Sum, box: Box) -> Window | None:
-    """Returns the window of these addresses, of shape [programs or 1, *block], or None where the steps are
-    irregular."""
+    """Returns the window of these addresses, of shape [programs or 1, *block]; None if the steps are irregular."""
     terms: list[Array] = []
     for term in make_sum(address).terms:
         parts = _split(term)
@@ -159,7 +158,7 @@ def find_window(address: Array | Sum, box: Box) -> Window | None:
 
 
 def _split(term: Array) -> Sequence[Array] | None:
-    """Returns terms that vary along one axis each and add up to this one."""
+    """Returns terms that vary along one axis each and add up to the given one; None if there are none."""
     wide = [axis for axis, size in enumerate(term.shape) if size > 1]
     if len(wide) < 2:
         return (term,)

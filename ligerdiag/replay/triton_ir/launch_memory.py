@@ -1,10 +1,14 @@
-"""The launch's memory: loads and stores of all programs of a batch, checked against each argument's bounds.
+"""The memory of a launch: loads and stores of all programs of a batch, checked against each argument's bounds.
 
-1. A window of regular steps is a view of the argument's bytes; anything else is gathered element by element.
-2. An element outside of its argument is noted; a load of it gives what a masked one gives, and a store to it is
-   dropped.
-3. Of several lanes that store to one address, the last one's value stays, as in Triton's own interpreter.
-4. What a store overwrites is kept until the batch is done: a batch whose programs turn out to meet is taken back.
+A window of regular steps is a view of the argument's bytes; any other access gathers or scatters element by element. An
+element outside of its argument is recorded; its load gives the value of a masked element, and its store is dropped. If
+several lanes store to one address, the last one's value stays, as in Triton's own interpreter. The content that stores
+overwrite is kept until the batch is done, because a batch whose programs meet is undone.
+
+`WrittenBytes` records reads of unwritten bytes. A byte counts as written once any program of the launch has stored to
+it, whatever the order of the grid. An atomic operation reads what it updates, except an exchange whose result nobody
+uses. Within one operation, all lanes and programs read before any writes. The records of a batch are pending until the
+batch is done; undoing the batch drops them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,41 +21,42 @@ import numpy as np
 from ligerdiag.effects.ttir_module import Operation
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.access_windows import Window, find_box, find_window, make_address
-from ligerdiag.replay.triton_ir.outcome import OldBytes, OutOfBounds
+from ligerdiag.replay.triton_ir.outcome import OutOfBounds, UnwrittenBytes
 from ligerdiag.replay.triton_ir.values import REGION_BITS, Active, DType, Sum, to_array
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """What the batch that runs has added."""
+    """Records of the current batch."""
 
     written: list[tuple[int, Array]] = field(default_factory=list[tuple[int, Array]])
-    """(argument, bytes)"""
+    """(argument, byte offsets)."""
     read: list[tuple[int, Array, int, Operation, int]] = field(
         default_factory=list[tuple[int, Array, int, Operation, int]]
     )
-    """(argument, first bytes, bytes of an element, operation, the first program), of what nobody had written."""
+    """(argument, byte offsets of elements, bytes of an element, operation, the first program) of reads of unwritten
+    bytes."""
 
 
 class WrittenBytes:
-    """The bytes of the tracked arguments."""
+    """Which bytes of the tracked arguments are written, and which were read before."""
 
     def __init__(self, sizes: Mapping[int, int], updates: frozenset[int]) -> None:
-        """sizes: bytes of each tracked argument. updates: ids of the atomic operations that read, (2)."""
+        """sizes: bytes of each tracked argument. updates: ids of the atomic operations that read what they update."""
         self._updates = updates
         self._written = {argument: np.zeros(size, bool) for argument, size in sizes.items()}
-        self._old = {argument: np.zeros(size, bool) for argument, size in sizes.items()}
+        self._read_unwritten = {argument: np.zeros(size, bool) for argument, size in sizes.items()}
         self._first: dict[int, tuple[Operation, int, int]] = {}
         self._pending = _Pending()
 
-    def holds(self, argument: int) -> bool:
+    def is_tracked(self, argument: int) -> bool:
         """Returns whether the argument is tracked."""
         return argument in self._written
 
     def note(
         self, argument: int, op: Operation, offsets: Array, width: int, programs: Array, *, reads: bool, writes: bool
     ) -> None:
-        """Takes note of an operation's elements. offsets, programs: i64[elements], in bytes and numbers of the grid."""
+        """Records an operation's elements. offsets, programs: i64[elements], in bytes and numbers in the grid."""
         written = self._written[argument]
         known = written[offsets]
         for byte in range(1, width):
@@ -68,25 +73,25 @@ class WrittenBytes:
             self._pending.written.append((argument, places))
 
     def commit(self) -> None:
-        """Keeps what the batch has added."""
+        """Keeps the records of the batch."""
         for argument, offsets, width, op, program in self._pending.read:
             for byte in range(width):
-                self._old[argument][offsets + byte] = True
+                self._read_unwritten[argument][offsets + byte] = True
             self._first.setdefault(argument, (op, program, int(offsets[0])))
         self._pending = _Pending()
 
-    def take_back(self) -> None:
-        """Forgets what the batch has added."""
+    def undo(self) -> None:
+        """Drops the records of the batch."""
         for argument, places in self._pending.written:
             self._written[argument][places] = False
         self._pending = _Pending()
 
-    def list_old(self) -> tuple[OldBytes, ...]:
-        """Returns the bytes of each argument that were read before anybody had written them, where there are any."""
+    def list_unwritten_reads(self) -> tuple[UnwrittenBytes, ...]:
+        """Returns, for each argument that has any, the bytes that were read before any program had written them."""
         return tuple(
-            OldBytes(
+            UnwrittenBytes(
                 argument=argument,
-                mask=self._old[argument],
+                mask=self._read_unwritten[argument],
                 is_atomic=op.name not in ("tt.load", "tt.descriptor_load", "tt.descriptor_gather"),
                 program=program,
                 first_byte=first,
@@ -97,7 +102,7 @@ class WrittenBytes:
 
 
 FEW_ELEMENTS = 64
-"""Of a program's window: below it, programs at irregular distances are gathered together rather than one by one."""
+"""Elements of a program's window below which programs at irregular distances are gathered element by element."""
 
 type Kind = Literal["load", "store", "atomic"]
 
@@ -107,13 +112,13 @@ class Buffer:
     """The bytes of one argument."""
 
     data: Array
-    """u8[bytes], of the caller's own memory."""
+    """u8[bytes], a view of the caller's memory."""
     address: int
-    """Where they lie in this process."""
+    """Address in this process."""
 
 
 def make_buffer(array: Array) -> Buffer:
-    """Returns the bytes of an array that may be overwritten; raises ValueError for one that may not."""
+    """Returns the bytes of an array. Raises ValueError if it is not C-contiguous."""
     if not array.flags.c_contiguous:
         raise ValueError("Expected a contiguous array")
     data = array.reshape(-1).view(np.uint8)
@@ -122,7 +127,7 @@ def make_buffer(array: Array) -> Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoggedAccess:
-    """What one operation accessed, once."""
+    """One access of memory by one operation."""
 
     kind: Kind
     operation: Operation
@@ -131,26 +136,26 @@ class LoggedAccess:
     window: Window | None
     argument: int
     programs: Array
-    """i64[n]: numbers within the batch; of a window, of those that share the one start the first and the last."""
+    """i64[n]: numbers within the batch; if all share one window, the first and the last."""
     offsets: Array
-    """i64[n]: byte offsets from the argument's start, where `window` is None; of no meaning otherwise."""
+    """i64[n]: byte offsets from the argument's start; meaningless if there is a window."""
 
 
 @dataclass(slots=True, eq=False)
 class Journal:
-    """What a batch did beside computing; dropped where the batch is taken back."""
+    """Side effects of a batch, which undoing the batch drops."""
 
     accesses: list[LoggedAccess] = field(default_factory=list[LoggedAccess])
     outside: list[OutOfBounds] = field(default_factory=list[OutOfBounds])
     overwritten: list[tuple[Array, Array | None, Array]] = field(
         default_factory=list[tuple[Array, Array | None, Array]]
     )
-    """View, places in it, and what stood there."""
+    """(view, places in it or None for all, old content)."""
     printed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     failed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     used_atomics: bool = False
 
-    def take_back(self) -> None:
+    def undo(self) -> None:
         """Restores the memory."""
         for view, places, old in reversed(self.overwritten):
             if places is None:
@@ -161,23 +166,23 @@ class Journal:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AccessSite:
-    """Where an operation accesses memory."""
+    """The place of one access: addresses, mask and active programs."""
 
     operation: Operation
     address: Array | Sum
     """[programs, *block]"""
     mask: Array | None
-    """bool, of the address' rank; all where None."""
+    """bool, of the rank of the address; None for all elements."""
     active: Active
 
     def get_shape(self, *others: Array | None) -> tuple[int, ...]:
-        """Returns the shape of the address, the mask and the others together."""
+        """Returns the broadcast shape of address, mask and the others."""
         shapes = [array.shape for array in (self.mask, *others) if array is not None]
         return np.broadcast_shapes(self.address.shape, *shapes)
 
     @staticmethod
     def get_place(window: Window, shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """Returns where the window lies in a block of that shape [programs, *block]."""
+        """Returns the slices of a block of that shape [programs, *block] that the window covers."""
         return tuple(
             slice(None) if first is None or size == 1 else slice(first, first + count)
             for first, count, size in zip(window.corner, window.counts, shape[1:], strict=True)
@@ -185,20 +190,20 @@ class AccessSite:
 
 
 class Memory:
-    """Arguments by number, and access to them by address."""
+    """The launch's arguments, accessed by address."""
 
     def __init__(
         self, buffers: Sequence[Buffer | None], watched: frozenset[int], written: WrittenBytes | None = None
     ) -> None:
-        """watched: the arguments whose accesses are noted. written: takes note of those that it tracks."""
+        """watched: the arguments whose accesses are logged. written: records reads of unwritten bytes."""
         self.buffers, self._watched, self._written = tuple(buffers), watched, written
         self.journal = Journal()
         self.keeps_overwritten = True
         self.numbers = np.zeros(1, np.int64)
-        """Of the programs of the batch, in the grid."""
+        """i64[programs]: linear numbers in the grid of the batch's programs."""
 
     def load(self, target: AccessSite, other: Array | None, dtype: DType) -> Array:
-        """Returns the elements, of dtype; `other` (zero where None) where the mask is false."""
+        """Returns the elements; `other`, or zero if None, where the mask is false."""
         other = other if target.mask is not None else None
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         window = self._find_window(target, storage.itemsize)
@@ -257,7 +262,7 @@ class Memory:
         if window is None or not 0 <= window.argument < len(self.buffers):
             return None
         buffer = self.buffers[window.argument]
-        if self._written is not None and self._written.holds(window.argument):
+        if self._written is not None and self._written.is_tracked(window.argument):
             return None
         low, high = window.get_ends(width)
         if buffer is None or low < 0 or high > buffer.data.size:
@@ -267,7 +272,7 @@ class Memory:
         return window
 
     def _view(self, window: Window, dtype: DType) -> list[Array]:
-        """One view [programs, *counts], or one [1, *counts] for each program."""
+        """Returns one view [programs, *counts], or one [1, *counts] for each program."""
         buffer = self.buffers[window.argument]
         assert buffer is not None
         stride = window.find_stride()
@@ -300,13 +305,13 @@ class Memory:
             )
         )
 
-    def reach(
+    def locate_elements(
         self, target: AccessSite, kind: Kind, width: int, *others: Array | None
     ) -> tuple[tuple[int, ...], list[tuple[int, Array, Array]]]:
-        """Returns the shape [programs, *block], and for each argument its number, the lanes and their byte offsets.
+        """Returns the shape [programs, *block], and for each accessed argument its number, lanes and byte offsets.
 
-        Lanes are flat numbers in the shape, ascending. Elements outside of their argument are noted and left out.
-        others: values whose shape counts, too.
+        Lanes are ascending flat indices into the shape. Elements outside of their argument are recorded and omitted.
+        others: further values that broadcast with the address.
         """
         addresses, active = to_array(target.address), target.active
         rank = addresses.ndim - 1
@@ -360,7 +365,7 @@ class Memory:
                         offsets=offsets,
                     )
                 )
-            if self._written is not None and self._written.holds(number):
+            if self._written is not None and self._written.is_tracked(number):
                 self._written.note(
                     number,
                     target.operation,
@@ -376,7 +381,7 @@ class Memory:
     def view_elements(self, argument: int, offsets: Array, dtype: DType) -> tuple[Array, Array]:
         """Returns an array over the argument, and the places in it of the elements at the offsets.
 
-        Where the offsets are no multiples of the element's size, the array is of bytes, and a place is a row of them.
+        If the offsets are not multiples of the element's size, the array has bytes, and each place is a row of them.
         """
         buffer = self.buffers[argument]
         if buffer is None:
@@ -389,7 +394,7 @@ class Memory:
 
     def _gather(self, target: AccessSite, other: Array | None, dtype: DType) -> Array:
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
-        shape, parts = self.reach(target, "load", storage.itemsize, other)
+        shape, parts = self.locate_elements(target, "load", storage.itemsize, other)
         out = _fill(shape, other, dtype)
         flat = out.reshape(-1)
         for argument, lanes, offsets in parts:
@@ -399,13 +404,13 @@ class Memory:
         return out
 
     def _scatter(self, target: AccessSite, value: Array) -> None:
-        shape, parts = self.reach(target, "store", value.dtype.itemsize, value)
+        shape, parts = self.locate_elements(target, "store", value.dtype.itemsize, value)
         flat = np.broadcast_to(value, shape).reshape(-1)
         for argument, lanes, offsets in parts:
             self.write(argument, offsets, flat[lanes])
 
     def write(self, argument: int, offsets: Array, values: Array) -> None:
-        """Writes elements, in order, at byte offsets that are inside of the argument."""
+        """Writes elements, in order, at byte offsets inside of the argument."""
         whole, places = self.view_elements(argument, offsets, values.dtype)
         if self.keeps_overwritten:
             self.journal.overwritten.append((whole, places, whole[places]))

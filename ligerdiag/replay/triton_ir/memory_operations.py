@@ -1,4 +1,11 @@
-"""Block pointers and tensor descriptors: a block of a strided tensor, with what is outside of the tensor masked."""
+"""Operations that use memory or the grid: loads, stores, atomics, block pointers, tensor descriptors, program ids,
+prints
+and assertions.
+
+`tt.atomic_rmw` and `tt.atomic_cas` run program by program in order, and lane by lane within a program, whatever their
+semantics. A program's result is the value that it found at its turn; masked elements give zero. Accesses through block
+pointers and tensor descriptors mask the elements outside of the tensor.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +18,7 @@ import numpy as np
 from ligerdiag.effects.libtriton import parse_integers, parse_width, parse_word
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.code import Activation, Instruction, say_place
+from ligerdiag.replay.triton_ir.code import Activation, Instruction, render_place
 from ligerdiag.replay.triton_ir.launch_memory import AccessSite, Memory
 from ligerdiag.replay.triton_ir.operations.floats import narrow, widen
 from ligerdiag.replay.triton_ir.operations.integers import view_unsigned
@@ -31,18 +38,20 @@ from ligerdiag.replay.triton_ir.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomicOrder:
-    """Ids of operations of one module."""
+    """Ids of the atomic operations of one module whose effect depends on the order of programs.
+
+    Other atomic updates commute: only the rounding of their sums depends on the order.
+    """
 
     ordered: frozenset[int]
-    """Those of 1 to 3."""
-    drawing: frozenset[int]
-    """Those of 1."""
+    """Operations whose result is used, exchanges and compare-and-swaps; all, if the module has several kinds of
+    updates."""
     updates: frozenset[int]
-    """All but exchanges whose result nobody uses: they read what they update."""
+    """Operations that read what they update: all but exchanges whose result nobody uses."""
 
 
 def find_atomic_order(module: TtirModule) -> AtomicOrder:
-    """Returns the atomic operations of all functions of the module."""
+    """Returns the atomic operations of all functions of the module that depend on the order of programs."""
     atomics: list[tuple[Operation, str, bool]] = []
     for function in module.functions.values():
         used = {operand for op in function.operations for operand in op.operands}
@@ -53,7 +62,6 @@ def find_atomic_order(module: TtirModule) -> AtomicOrder:
     mixed = len({kind for _, kind, _ in atomics}) > 1
     return AtomicOrder(
         ordered=frozenset(id(op) for op, kind, is_used in atomics if mixed or is_used or kind in ("exch", "cas")),
-        drawing=frozenset(id(op) for op, _, is_used in atomics if is_used),
         updates=frozenset(id(op) for op, kind, is_used in atomics if is_used or kind != "exch"),
     )
 
@@ -78,7 +86,7 @@ _KINDS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSite, Array], Array]:
-    """Returns what evaluates this `tt.atomic_rmw`: a memory, where, and the value to the old values."""
+    """Returns a function that evaluates this `tt.atomic_rmw`: from memory, place and value to the old values."""
     kind = kind or parse_word(op.text, "tt.atomic_rmw")
     function = _KINDS.get(kind)
     if function is None:
@@ -98,10 +106,10 @@ def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSit
 
 
 def compare_and_swap(memory: Memory, target: AccessSite, expected: Array, value: Array) -> Array:
-    """Evaluates a `tt.atomic_cas`; bits are compared."""
+    """Evaluates a `tt.atomic_cas`; compares bits."""
     shape = target.get_shape(expected, value)
     joined: Any = np.empty(
-        np.broadcast_shapes(shape, (memory.numbers.size, *(1,) * (len(shape) - 1))), _pair(value.dtype)
+        np.broadcast_shapes(shape, (memory.numbers.size, *(1,) * (len(shape) - 1))), _make_pair_dtype(value.dtype)
     )
     joined["expected"], joined["value"] = expected, value
 
@@ -113,15 +121,15 @@ def compare_and_swap(memory: Memory, target: AccessSite, expected: Array, value:
     return _update(memory, target, joined, combine)
 
 
-def _pair(dtype: Any) -> Any:
+def _make_pair_dtype(dtype: Any) -> Any:
     return np.dtype([("expected", dtype), ("value", dtype)])
 
 
 def _update(memory: Memory, target: AccessSite, value: Array, combine: Callable[[Array, Array], Array]) -> Array:
-    """Rounds of at most one update for each address, in order, until all are done."""
+    """Updates in rounds, each with at most one update per address, in order."""
     memory.journal.used_atomics = True
     dtype = value.dtype if value.dtype.names is None else value.dtype["value"]
-    shape, parts = memory.reach(target, "atomic", dtype.itemsize, value)
+    shape, parts = memory.locate_elements(target, "atomic", dtype.itemsize, value)
     result = np.zeros(shape, dtype)
     flat = result.reshape(-1)
     values = np.broadcast_to(value, shape).reshape(-1)
@@ -179,7 +187,7 @@ def reach_block(
     *,
     rows: Array | None = None,
 ) -> tuple[Array | Sum, Array | None]:
-    """Returns addresses and mask, [programs, *block]; `rows` stands for the first axis' coordinates of a gather."""
+    """Returns addresses and mask of a block, [programs, *block]. rows: coordinates of a gather along the first axis."""
     if not isinstance(pointer, BlockPointer):
         raise NotCoveredError("an access through something that is no block pointer")
     rank = len(block)
@@ -238,7 +246,7 @@ _REDUCTIONS = {"add": "fadd", "min": "min", "max": "max", "and": "and", "or": "o
 def access_descriptor(
     memory: Memory, op: Operation, function: Function, values: Sequence[Value], active: Active
 ) -> Array | None:
-    """Evaluates `tt.descriptor_*`: all axes are checked."""
+    """Evaluates `tt.descriptor_*`; masks elements outside of the tensor on all axes."""
     kind = parse_type(function.types[op.operands[0]])
     dtype, pointer, rest = find_dtype(kind.pointee), values[0], [to_array(value) for value in values[1:]]
     loads = op.name in ("tt.descriptor_load", "tt.descriptor_gather")
@@ -284,7 +292,7 @@ def access_descriptor(
 
 
 def _find_source(op: Operation, function: Function) -> int:
-    """The operand that is stored: the only tensor that is not the rows of a scatter; the last where both are."""
+    """Returns the operand that is stored: the last tensor, because a scatter's rows come before it."""
     tensors = [operand for operand in op.operands[1:] if len(parse_type(function.types[operand]).shape) > 0]
     if not tensors:
         raise NotCoveredError(f"{op.name} without a tensor")
@@ -298,12 +306,12 @@ def _take_source(op: Operation, function: Function, rest: Sequence[Array]) -> Ar
 MOST_PRINTED = 1000
 
 
-def reach(
+def evaluate_memory_operation(
     frame: Activation, instruction: Instruction, numbers: Array, grid: tuple[int, int, int], active: Active
 ) -> list[Value]:
     """Returns the results of an operation on addresses, memory or the grid.
 
-    numbers: of the programs, in the grid.
+    numbers: linear numbers of the batch's programs in the grid.
     """
     op, function = instruction.op, frame.code.function
     values = frame.take(op.operands)
@@ -313,7 +321,7 @@ def reach(
         case "tt.addptr":
             width = parse_width(parse_type(function.types[op.results[0]]).pointee)
             if width is None or isinstance(values[0], BlockPointer) or isinstance(values[1], BlockPointer):
-                raise NotCoveredError("tt.addptr of a type whose size is not known")
+                raise NotCoveredError("tt.addptr of a type of unknown size")
             return [add_address(values[0], values[1], width)]
         case "tt.make_tensor_ptr" | "tt.make_tensor_descriptor":
             return [make_pointer(op, function, values)]
@@ -373,13 +381,13 @@ def _access(
             found = access_descriptor(memory, op, function, values, active)
             return [] if found is None else [found]
         case "tt.print" | "tt.assert", _:
-            _say(memory, op, function, values, active)
+            _print_or_assert(memory, op, function, values, active)
             return []
         case name, _:
             raise NotCoveredError(name)
 
 
-def _say(memory: Memory, op: Operation, function: Function, values: list[Value], active: Active) -> None:
+def _print_or_assert(memory: Memory, op: Operation, function: Function, values: list[Value], active: Active) -> None:
     """Evaluates `tt.print` and `tt.assert`, program by program."""
     match = re.search(r'"((?:[^"\\]|\\.)*)"', op.text)
     text = match[1] if match else ""
@@ -393,7 +401,7 @@ def _say(memory: Memory, op: Operation, function: Function, values: list[Value],
         number = int(memory.numbers[int(program)])
         if op.name == "tt.assert":
             if not bool(arrays[0][program].all()):
-                journal.failed.append((number, f"program {number}: {text}{say_place(op)}"))
+                journal.failed.append((number, f"program {number}: {text}{render_place(op)}"))
         elif len(journal.printed) < MOST_PRINTED:
             parts = [np.array2string(np.asarray(array[program]), threshold=64) for array in arrays]
             journal.printed.append((number, f"program {number}:{text}{' '.join(parts)}"))

@@ -60,7 +60,7 @@ def test_a_kernel_that_reads_its_neighbours_row_in_place(batch_bytes: int, order
     assert outcome.meeting is not None
     meeting = outcome.meeting[0]
     assert {(one.writer, one.other) for one in outcome.meeting} == {(1, 0), (2, 1), (3, 2), (0, 3)}
-    assert (meeting.argument, meeting.other_argument, meeting.other_writes, meeting.has_atomics) == (1, 0, False, False)
+    assert (meeting.argument, meeting.other_argument, meeting.other_writes) == (1, 0, False)
     assert (meeting.first_byte, meeting.bytes) == (32 * meeting.writer, 32)
     assert meeting.place is not None
     assert meeting.other_place is not None

@@ -1,13 +1,13 @@
 """Products of blocks: `tt.dot` and `tt.dot_scaled`.
 
-1. The factors are exact in f32 (bf16, f16, f8) and so are their products; sums are f32, in the order of NumPy's
-   matrix product, as is the sum with the accumulator; the result is rounded to the accumulator's dtype at the end.
-2. f32 factors with `inputPrecision = tf32` lose the 13 low bits of their mantissas, which tensor cores do not look
-   at; with `tf32x3` and `ieee` they keep them.
-3. Products of i8 are exact, and sums wrap.
-4. A scaled factor is its element times the scale of its group, exact in f32: a power of two (`e8m0`: 2**(bits - 127),
-   NaN for 255) or an f8. The scales of the right factor are [columns, groups]. Two elements of f4 lie in a byte, the
-   first one in its low bits. (Triton, `tl.dot_scaled`; OCP Microscaling Formats 1.0, 5.3 and 5.4.)
+bf16, f16 and f8 factors and their products are exact in f32; sums are f32, in the order of NumPy's matrix product,
+including the sum with the accumulator, and the result is rounded to the accumulator's dtype at the end. f32 factors
+with `inputPrecision = tf32` lose the 13 low bits of their mantissas, which tensor cores ignore; with `tf32x3` and
+`ieee` they keep them. Products of i8 are exact, and sums wrap.
+
+A scaled factor is its element times the scale of its group, exact in f32: a power of two (`e8m0`: 2**(bits - 127), NaN
+for 255) or an f8. The scales of the right factor are [columns, groups]. A byte has two elements of f4, the first one in
+its low bits. (Triton, `tl.dot_scaled`; OCP Microscaling Formats 1.0, 5.3 and 5.4.)
 """
 
 import re
@@ -89,30 +89,30 @@ _NAN_SCALE, _SCALE_BIAS = 255, 127
 def _prepare_scaled(op: Operation, function: Function) -> Compute:
     match = _SCALED.search(op.text)
     if match is None or not {match["lhs"], match["rhs"]} <= {*_STORED, "e2m1"}:
-        raise NotCoveredError("tt.dot_scaled of a form that is not known")
+        raise NotCoveredError("tt.dot_scaled of an unknown form")
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     dtype = parse_type(function.types[op.results[0]]).get_dtype()
     has_left, has_right = match["left"] is not None, match["right"] is not None
     packed = {side: f"{side}_k_pack = false" not in op.text for side in ("lhs", "rhs")}
 
     def compute(left: Value, right: Value, accumulator: Value, *scales: Value) -> Array:
-        a, b, *given = (
+        a, b, *spread_scales = (
             fill_to(to_array(value), shape)
             for value, shape in zip((left, right, *scales), (*shapes[:2], *shapes[3:]), strict=True)
         )
         a = _unpack(a, match["lhs"], -1 if packed["lhs"] else -2)
         b = _unpack(b, match["rhs"], -2 if packed["rhs"] else -1)
         if has_left:
-            a = a * _spread(given[0], a.shape[-1])
+            a = a * _spread(spread_scales[0], a.shape[-1])
         if has_right:
-            b = b * _spread(given[-1], b.shape[-2]).swapaxes(-1, -2)
+            b = b * _spread(spread_scales[-1], b.shape[-2]).swapaxes(-1, -2)
         return multiply(a, b, to_array(accumulator), dtype, cuts=False)
 
     return compute
 
 
 def _unpack(array: Array, kind: str, axis: int) -> Array:
-    """Returns the elements as f32; those of f4 stand along `axis`, two in a byte."""
+    """Returns the elements as f32. axis: the axis along which f4 has two elements per byte."""
     if kind != "e2m1":
         return widen(array.view(_STORED[kind]))
     bits = array.view(np.uint8)
@@ -123,7 +123,7 @@ def _unpack(array: Array, kind: str, axis: int) -> Array:
 
 
 def _spread(scales: Array, inner: int) -> Array:
-    """Returns f32[..., rows, inner], each scale of [..., rows, groups] for the elements of its group."""
+    """Returns f32[..., rows, inner]: the scales [..., rows, groups], repeated for the elements of their groups."""
     if is_float(scales.dtype):
         numbers = widen(scales)
     else:

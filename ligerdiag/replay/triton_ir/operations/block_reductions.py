@@ -1,14 +1,10 @@
-"""What combines elements: `tt.reduce`, `tt.scan` and `tt.map_elementwise`.
+"""Reductions, scans and maps of blocks by a function of scalars: `tt.reduce`, `tt.scan` and `tt.map_elementwise`.
 
-A function of scalars over an axis or over all elements:
-
-1. A sum in f32, f64 or integers over one operand is NumPy's: pairwise along the last axis, one after the other along
-   another, as in Triton's own interpreter. Minima, maxima, products of integers and bitwise operations have no order
-   to speak of.
-2. Any other reduction is a tree that combines neighbours, level by level: elements 0 and 1, 2 and 3, ..., an odd one
-   left over waits for the next level. Elements keep their order, so that the function need not be commutative.
-3. A scan combines element after element, from the end where it is reversed.
-4. The function is run with the elements as its programs.
+A sum in f32, f64 or integers over one operand is NumPy's: pairwise along the last axis, sequential along another, as in
+Triton's own interpreter. The order does not matter for minima, maxima, products of integers and bitwise operations. Any
+other reduction is a tree that combines neighbours level by level: elements 0 and 1, 2 and 3, ...; a last odd one waits
+for the next level. Elements keep their order, so the function need not be commutative. A scan combines element after
+element, from the end if it is reversed. The function runs with the elements as its programs.
 """
 
 import re
@@ -24,7 +20,7 @@ from ligerdiag.replay.triton_ir.operations.shaping import fill_to
 from ligerdiag.replay.triton_ir.values import DType, Value, is_float, is_narrow, parse_type, to_array
 
 type Combine = Callable[[Sequence[Array]], Sequence[Array]]
-"""Runs the region on scalars: the first half of the arguments are of the left elements. Each [elements]."""
+"""Runs the region on arrays [elements]; the first half of them are the left elements."""
 
 _UFUNCS: dict[str, Any] = {
     "arith.addf": np.add,
@@ -46,7 +42,7 @@ _MOST_CALLS = 8
 
 
 def find_ufunc(functions: Mapping[str, Function], function: Function, op: Operation) -> str:
-    """Returns the name of the one operation that the region is, looking through calls; empty where it is none."""
+    """Returns the name of the region's single operation, looking through calls; empty if there are more."""
     blocks = op.regions[0] if op.regions else ()
     if not blocks:
         return ""
@@ -73,7 +69,7 @@ def _get_axis(op: Operation) -> int:
 
 
 def reduce(op: Operation, function: Function, name: str, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Returns the results of a `tt.reduce`; name: see `find_ufunc`."""
+    """Returns the results of a `tt.reduce`. name: see `find_ufunc`."""
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
     axis = _get_axis(op)
@@ -95,7 +91,7 @@ def reduce(op: Operation, function: Function, name: str, values: Sequence[Value]
 
 
 def _find_reduction(name: str, dtype: DType) -> Any:
-    """See 1 above; None where the order matters and is the tree's."""
+    """Returns NumPy's ufunc for the operation; None if the order matters, so that the tree computes it."""
     if name not in _UFUNCS:
         return None
     if name in ("arith.addf", "arith.mulf"):
