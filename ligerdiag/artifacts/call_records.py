@@ -47,8 +47,7 @@ def compute_placements(
     """Returns the placements of arrays of these shapes under `jax.sharding.Sharding`s.
 
     devices: in the order of partition ids, which is that of the device assignment: the flattened mesh. Raises
-    CompileError
-    if XLA does not report how an array is split, as without its partitioner.
+    CompileError if XLA does not report how an array is split, as without its partitioner.
     """
     return tuple(_compute_placement(s, sharding, devices) for s, sharding in zip(shapes, shardings, strict=True))
 

@@ -7,7 +7,7 @@ rounding of one f32. Two samples may both happen to be close to a value; where t
 more samples. Then an output is
 
 - wrong if its ratio exceeds `WRONG` in some draw: the arguments of one draw may take the branch that shows it, or keep
-errors from cancelling, or expose a small term of a large sum;
+  errors from cancelling, or expose a small term of a large sum;
 - right if its ratio is at most `RIGHT` in every draw;
 - alike otherwise, and if program order itself is not finite.
 

@@ -84,8 +84,7 @@ class KeptReplays:
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str] = ()
     ) -> Replay | None:
         """Returns the kept replay of this program with these arguments, if it is still valid. cut: names of the loops
-        that
-        are cut short."""
+        that are cut short."""
         answer = self._cache.find_answer(self._make_question(case, artifact, options, cut), REPLAYS)
         try:
             return None if answer is None else replace(parse_replay(read_object(answer, "replay")), cached=True)
@@ -131,8 +130,8 @@ class KeptReplays:
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str]
     ) -> dict[str, object]:
         key = {"artifact": get_program(artifact.provenance.key), "draws": case.draws}
-        asked = {"rows": options.rows, "orders": options.orders, "cut": list(cut)}
-        return {"question": "replay", **key, **asked, **self._circumstances}
+        options_key = {"rows": options.rows, "orders": options.orders, "cut": list(cut)}
+        return {"question": "replay", **key, **options_key, **self._circumstances}
 
     def _make_estimate_question(self, artifact: Artifact, cores: int, question: str) -> dict[str, object]:
         key = {"artifact": get_program(artifact.provenance.key), "cores": cores}
@@ -282,8 +281,7 @@ def _replay_each(
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
     """Returns the reason why the artifact cannot be replayed as a whole, such as `too large: estimated 2 min, ...`;
-    else
-    empty."""
+    else empty."""
     plan = _plan_whole(artifact, options, KeptReplays(cache, toolchain))
     return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"
 

@@ -176,8 +176,7 @@ def _keep_freed_memory() -> None:
     """Makes glibc keep the memory of freed arrays for later ones; does nothing with another C library.
 
     By default glibc returns each large array at once, and the kernel has to clear pages for the next one: a fifth of
-    the
-    time of a large case, more on a virtual machine.
+    the time of a large case, more on a virtual machine.
     """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
@@ -213,10 +212,10 @@ def prepare() -> Answerer:
         case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))
         try:
-            given = find_inputs(case, request.source)
+            inputs = find_inputs(case, request.source)
             replay = replay_case(
                 artifact,
-                given,
+                inputs,
                 rows=request.rows,
                 cut=request.cut,
                 modules=request.modules,

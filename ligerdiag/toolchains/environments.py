@@ -97,8 +97,7 @@ def provide_toolchain(name: str, cache: Cache, on_line: OnLine | None = None) ->
     """Returns the toolchain of that name; makes its environment if it does not exist yet.
 
     on_line: called with each line of progress. Raises InputError if the name is unknown, or if the environment cannot
-    be made
-    or differs from the pins. Raises LigerdiagError if our own packages are inconsistent.
+    be made or differs from the pins. Raises LigerdiagError if our own packages are inconsistent.
     """
     if name == DEFAULT:
         return current_toolchain()

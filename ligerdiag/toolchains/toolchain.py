@@ -116,9 +116,9 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
         environment[_NO_GPU_CHECK] = "1"
         if _INSTALLED & set(folder.parts):
             folder = link_package(package, cache_root)
-    given = environment.pop("PYTHONPATH", None)
-    paths = [] if not given else [os.path.abspath(path) for path in given.split(os.pathsep)]
-    if given:
+    python_path = environment.pop("PYTHONPATH", None)
+    paths = [] if not python_path else [os.path.abspath(path) for path in python_path.split(os.pathsep)]
+    if python_path:
         environment[CASE_PATH] = os.pathsep.join(paths)
     started = [path for path in paths if toolchain.is_own and holds_installed(Path(path))]
     if not _INSTALLED & set(folder.parts):

@@ -62,10 +62,8 @@ class Pool:
         """jobs: the most workers, by default one per core. timeout: seconds per job. memory_limit: bytes per worker.
 
         module: the module that a worker runs. environment: variables that override those of a compile worker. forks:
-        whether
-        a worker may be forked from a process that has done the imports. templates: the run's templates, which outlive
-        the
-        pool. template: the template's module, where it is not the worker's.
+        whether a worker may be forked from a process that has done the imports. templates: the run's templates, which
+        outlive the pool. template: the template's module, where it is not the worker's.
         """
         self._cache = cache
         self.toolchain = toolchain or current_toolchain()

@@ -1,6 +1,5 @@
 """NumPy's dtypes for XLA's element types, the single rounding of each result, bitwise comparison, and conversions
-between
-types.
+between types.
 
 Narrow floats compute in f32 and are rounded to the result's dtype once, as XLA:GPU does after it has normalized them.
 Only the element type of an instruction counts, because a computation of scalars may be called with whole arrays.
@@ -84,8 +83,7 @@ def elementwise(compute: Callable[..., Any]) -> Evaluate:
 
 _BLOCK = 1 << 17
 """Elements of large arrays per block: widened values stay in the cache and take no extra memory. Allocating a page of
-memory
-costs more than computing its content."""
+memory costs more than computing its content."""
 
 
 def _compute_in_blocks(compute: Callable[..., Any], arrays: Sequence[Array], dtype: DType) -> Array:

@@ -27,8 +27,7 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredErro
 
 LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
 """Bytes above which transposed matrices stay transposed: copying them takes longer than multiplying them by a few rows,
-and
-BLAS packs both forms into the same panels, except for a product with a vector."""
+and BLAS packs both forms into the same panels, except for a product with a vector."""
 EXACT_IN_F64 = 2**53
 
 
@@ -144,8 +143,8 @@ class RememberedProducts:
     """Computes each large product once, as long as its limit allows to keep operands and results.
 
     Program order, isolated memory and the schedule mostly multiply the same arrays, and so do the variants of one
-    operation.
-    Operands are compared before they are widened. The same operands read transposed by BLAS are another product.
+    operation. Operands are compared before they are widened. The same operands read transposed by BLAS are another
+    product.
     """
 
     limit: int

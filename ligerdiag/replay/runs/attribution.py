@@ -11,21 +11,16 @@ The first match decides:
 - Undecided: `intended` has a NaN or an infinity. Neither: only `actual` has one. NaN and infinity equal nothing.
 - Fresh: error <= tolerance, whatever the stale numbers are. So an output that no hidden write reaches is fresh.
 - Stale: stale_error <= tolerance. If distance <= tolerance as well, the two predictions agree, and the output is
-undecided.
+  undecided.
 - Partly stale by elements, such as columns: sort each element to the nearer prediction; each part is within tolerance
-of its own
-  prediction and not of the other. Needs distance > 4 tolerance, because sorting halves the error of noise of the size
-  of the distance.
+  of its own prediction and not of the other. Needs distance > 4 tolerance, because sorting halves the error of noise of
+  the size of the distance.
 - Partly stale by rows: each row equals the intended or the stale one, and both kinds occur among the rows in which the
-two differ. A row's
-  error is relative to its own norm, at least to the root mean square of the rows' norms, so that rows of rounding noise
-  do not
-  count as different. A row that equals both is fresh.
+  two differ. A row's error is relative to its own norm, at least to the root mean square of the rows' norms, so that
+  rows of rounding noise do not count as different. A row that equals both is fresh.
 - Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small
-elements to
-  `x + s - s` has error 0.25, with stale at distance 4e4; its fellow gradients have 0.005 at distance 1. A sum with one
-  stale term
-  among many looks the same; `rounding.is_overwritten` tells the two cases apart.
+  elements to `x + s - s` has error 0.25, with stale at distance 4e4; its fellow gradients have 0.005 at distance 1. A
+  sum with one stale term among many looks the same; `rounding.is_overwritten` tells the two cases apart.
 - Neither: anything else.
 """
 
@@ -50,8 +45,7 @@ def compute_tolerance(dtypes: Iterable[DType]) -> float:
     """Returns the relative error in norm that rounding explains.
 
     dtypes: those of the instructions that an output depends on. The narrowest floating point dtype decides, with eps
-    the
-    step above 1:
+    the step above 1:
 
     - f32, f64: sums in another order, and exp and log that differ by ulps. k roundings of at most eps / 2 add up to
       sqrt(k) eps / 2; k = 50304 terms (a vocabulary) and a factor of 8 for terms that cancel give 1.1e-4 for f32 and

@@ -122,10 +122,8 @@ def replay_case(
     """Replays the case's artifact. A limit of coverage is in the record and is not raised.
 
     rows: count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then ignored,
-    because
-    it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders in which the
-    schedule
-    runs, too; none begins after orders_seconds. Raises LigerdiagError if the artifact cannot be read.
+    because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders in which
+    the schedule runs, too; none begins after orders_seconds. Raises LigerdiagError if the artifact cannot be read.
     """
     started = perf_counter()
     programs = load_programs(artifact)
@@ -308,6 +306,7 @@ def compare_runs(
     multiply: Multiply = multiply,
 ) -> tuple[Replay, Mapping[str, Array]]:
     """Replays the programs; returns the record, and the outputs of program order by name. Raises NotCoveredError."""
+    setup = _Setup(programs=programs, arguments=arguments, runner=runner, cuts=cuts, multiply=multiply)
     runs = replay_programs(programs, arguments, runner, cuts, multiply)
     tolerances = compute_tolerances(programs, runs.intended)
     numbers = _compare(runs, tolerances, rows=rows)
@@ -315,25 +314,22 @@ def compare_runs(
         name_hits(runner.numbers(), programs.optimized, programs.buffers),
         programs.optimized,
         runner,
-        lambda kernels: _run_with(kernels, programs, arguments, cuts, multiply),
+        setup.run_schedule_with,
     )
-    reason = _explain_nan(programs, arguments, runner, cuts) if needs_explanation(numbers, runs.intended) else ""
+    reason = _explain_nan(setup) if needs_explanation(numbers, runs.intended) else ""
     if cuts.loops:
-        numbers, unexplained = _judge_cut_loops(numbers, runs.stale, programs, arguments, runner, cuts, multiply)
+        numbers, unexplained = _judge_cut_loops(numbers, runs.stale, setup)
         reason = reason or unexplained
     elif names := [name for name, one in numbers.items() if needs_rounding(one)]:
-        found = measure_rounding(
-            programs.program, arguments, runner, runs.intended, tolerances, devices=programs.signature.devices
-        )
+        found = setup.measure_rounding(runs.intended, tolerances)
         again = _compare(runs, {name: found[name] for name in names}, rows=rows)
         numbers |= {name: demote_imprecise(one, tolerances[name]) for name, one in again.items()}
-        lost = [name for name in names if numbers[name].attribution is Attribution.UNDECIDED]
-        if lost and not reason:
-            reason = (
-                f"`{lost[0]}` loses digits in program order already: its roundings add up to {found[lost[0]]:.1g} of it"
-            )
+        undecided = [name for name in names if numbers[name].attribution is Attribution.UNDECIDED]
+        if undecided and not reason:
+            error = f"{found[undecided[0]]:.1g}"
+            reason = f"`{undecided[0]}` loses digits in program order already: its roundings add up to {error} of it"
     if not cuts.loops:
-        numbers |= _find_overwritten(numbers, runs, tolerances, programs, arguments, runner, multiply)
+        numbers |= _find_overwritten(numbers, runs, tolerances, setup)
     rounded = measure_workarounds(
         programs.program,
         arguments,
@@ -360,59 +356,78 @@ def compare_runs(
     return record, runs.intended
 
 
-def _judge_cut_loops(  # noqa: PLR0917
-    numbers: Mapping[str, OutputNumbers],
-    stale: Mapping[str, Array],
-    programs: Programs,
-    arguments: Sequence[Array],
-    runner: KernelRunner,
-    cuts: Cuts,
-    multiply: Multiply,
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Setup:
+    """The inputs of a comparison, with which its runs can be repeated."""
+
+    programs: Programs
+    arguments: Sequence[Array]
+    runner: KernelRunner
+    cuts: Cuts
+    multiply: Multiply
+
+    def run_schedule_with(self, kernels: Kernels) -> Mapping[str, Outputs]:
+        """Runs the schedule on its own bytes, with these kernels."""
+        programs = self.programs
+        schedule = ScheduleRunner(
+            module=programs.optimized,
+            buffers=programs.buffers,
+            kernels=kernels,
+            devices=programs.signature.devices,
+            most=self.cuts.optimized,
+            multiply=self.multiply,
+        )
+        return run_schedule(schedule, programs.signature, split_arguments(programs.signature, self.arguments))
+
+    def run_isolated(self) -> Mapping[str, Outputs]:
+        """Runs the schedule on its own bytes, with kernels that leave their operands unchanged."""
+        return self.run_schedule_with(IsolatedKernels(self.runner))
+
+    def measure_rounding(self, intended: Mapping[str, Array], tolerances: Mapping[str, float]) -> dict[str, float]:
+        """See `rounding.measure_rounding`."""
+        devices = self.programs.signature.devices
+        return measure_rounding(
+            self.programs.program, self.arguments, self.runner, intended, tolerances, devices=devices
+        )
+
+
+def _judge_cut_loops(
+    numbers: Mapping[str, OutputNumbers], stale: Mapping[str, Array], setup: _Setup
 ) -> tuple[dict[str, OutputNumbers], str]:
     """Returns the numbers that replays with cut loops can support, and a reason if some outputs become undecided.
 
     A schedule that gives the intended or the stale numbers of the shortened program computes that program. Other
-    numbers may
-    come from the cut: XLA may rely on all iterations, for instance if it uses their number after the loop. So the
-    schedule
-    runs again with isolated kernels and then has to give the stale numbers; an output that does not is undecided.
+    numbers may come from the cut: XLA may rely on all iterations, for instance if it uses their number after the loop.
+    So the schedule runs again with isolated kernels and then has to give the stale numbers; an output that does not is
+    undecided.
     """
-    found, doubted = dict(numbers), [n for n, one in numbers.items() if one.attribution is Attribution.NEITHER]
-    if not doubted:
+    found = dict(numbers)
+    unexplained = [name for name, one in numbers.items() if one.attribution is Attribution.NEITHER]
+    if not unexplained:
         return found, ""
-    isolated = _run_isolated(programs, arguments, runner, cuts, multiply)
-    lost = [n for n in doubted if not compute_error(isolated[n][0], stale[n]) <= numbers[n].tolerance]
-    for name in lost:
+    isolated = setup.run_isolated()
+    changed = [n for n in unexplained if not compute_error(isolated[n][0], stale[n]) <= numbers[n].tolerance]
+    for name in changed:
         found[name] = replace(found[name], attribution=Attribution.UNDECIDED)
-    return found, f"`{lost[0]}` changes where loops are cut short: `--full` decides" if lost else ""
+    return found, f"`{changed[0]}` changes where loops are cut short: `--full` decides" if changed else ""
 
 
-def _find_overwritten(  # noqa: PLR0917
-    numbers: Mapping[str, OutputNumbers],
-    runs: CaseRuns,
-    tolerances: Mapping[str, float],
-    programs: Programs,
-    arguments: Sequence[Array],
-    runner: KernelRunner,
-    multiply: Multiply,
+def _find_overwritten(
+    numbers: Mapping[str, OutputNumbers], runs: CaseRuns, tolerances: Mapping[str, float], setup: _Setup
 ) -> dict[str, OutputNumbers]:
     """Returns the numbers of the outputs that look lossy but are wrong: one term among many is stale.
 
     The error of such an output exceeds the roundings of program order, and with isolated kernels the schedule is as
-    exact as
-    these roundings. So the hidden writes make the difference.
+    exact as these roundings. So the hidden writes make the difference.
     """
     names = [n for n, one in numbers.items() if one.attribution is Attribution.LOSSY and one.error > one.tolerance]
     if not names:
         return {}
-    signature = programs.signature
-    widened = measure_rounding(
-        programs.program, arguments, runner, runs.intended, tolerances, devices=signature.devices
-    )
+    widened = setup.measure_rounding(runs.intended, tolerances)
     names = [name for name in names if numbers[name].error > widened[name]]
     if not names:
         return {}
-    isolated = _run_isolated(programs, arguments, runner, NO_CUTS, multiply)
+    isolated = setup.run_isolated()
     return {
         name: replace(numbers[name], attribution=Attribution.NEITHER)
         for name in names
@@ -422,28 +437,6 @@ def _find_overwritten(  # noqa: PLR0917
             tolerance=widened[name],
         )
     }
-
-
-def _run_isolated(
-    programs: Programs, arguments: Sequence[Array], runner: KernelRunner, cuts: Cuts, multiply: Multiply
-) -> Mapping[str, Outputs]:
-    """Runs the schedule on its own bytes, with kernels that leave their operands unchanged."""
-    return _run_with(IsolatedKernels(runner), programs, arguments, cuts, multiply)
-
-
-def _run_with(
-    kernels: Kernels, programs: Programs, arguments: Sequence[Array], cuts: Cuts, multiply: Multiply
-) -> Mapping[str, Outputs]:
-    """Runs the schedule on its own bytes, with these kernels."""
-    schedule = ScheduleRunner(
-        module=programs.optimized,
-        buffers=programs.buffers,
-        kernels=kernels,
-        devices=programs.signature.devices,
-        most=cuts.optimized,
-        multiply=multiply,
-    )
-    return run_schedule(schedule, programs.signature, split_arguments(programs.signature, arguments))
 
 
 def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> dict[str, OutputNumbers]:
@@ -462,15 +455,15 @@ def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> 
     }
 
 
-def _explain_nan(programs: Programs, arguments: Sequence[Array], runner: KernelRunner, cuts: Cuts) -> str:
+def _explain_nan(setup: _Setup) -> str:
     """Runs the program again and describes the origin of its first NaN."""
     watch = NanWatch()
-    devices = programs.signature.devices
-    run_program(programs.program, arguments, runner, devices=devices, watch=watch, most=cuts.program)
-    inputs = dict(zip(programs.signature.inputs, arguments, strict=True))
+    program, signature = setup.programs.program, setup.programs.signature
+    run_program(program, setup.arguments, setup.runner, devices=signature.devices, watch=watch, most=setup.cuts.program)
+    inputs = dict(zip(signature.inputs, setup.arguments, strict=True))
     first = watch.first
-    is_unwritten = first is not None and first.opcode == "custom-call" and runner.is_reading_unwritten(first)
-    return describe_first_nan(programs.program, first, inputs, is_unwritten=is_unwritten)
+    is_unwritten = first is not None and first.opcode == "custom-call" and setup.runner.is_reading_unwritten(first)
+    return describe_first_nan(program, first, inputs, is_unwritten=is_unwritten)
 
 
 def _find_changed_inputs(
@@ -534,8 +527,7 @@ def _withdraw_lossy(
     """Makes a lossy output fresh again if roundings do not explain its distance from the reference.
 
     If an output of program order is further from its reference than all roundings of program order, including those of
-    a
-    workaround, it has not lost digits: it is another value (LD016), and the schedule computes the same one.
+    a workaround, it has not lost digits: it is another value (LD016), and the schedule computes the same one.
     """
     lossy = [
         name

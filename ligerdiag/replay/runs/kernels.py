@@ -158,8 +158,7 @@ class KernelRunner:
 
     check_seconds: look for races in launches that are estimated to take at most these seconds. checks: in at most so
     many launches of each call. modules: by sha256 of a module's Triton IR, the file with its operations as another
-    Triton
-    parsed it.
+    Triton parsed it.
     """
 
     def __init__(
@@ -270,8 +269,7 @@ class KernelRunner:
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], tried: OrderTried | None
     ) -> None:
         """Runs the call's kernel like `launch`, unobserved, in another order; if `tried` is None, with the second
-        canary in
-        its outputs. Raises NotCoveredError."""
+        canary in its outputs. Raises NotCoveredError."""
         buffers = (*operands, *outputs)
         launch, *_ = self._find_launches(call, len(buffers))
         watch = make_watch(launch, operands, outputs)

@@ -145,7 +145,7 @@ def _read_launch(
         raise NotCoveredError(f"kernel `{kernel}`: a grid of unknown size")
     arguments: list[int | Any] = []
     zeroed: list[tuple[int, int]] = []
-    taken = 0
+    next_buffer = 0
     for parameter, text in zip(parameters, types, strict=True):
         if parameter.is_descriptor:
             raise NotCoveredError(f"kernel `{kernel}`: a tensor descriptor that the launcher makes")
@@ -153,11 +153,11 @@ def _read_launch(
             arguments.append(_make_scalar(kernel, parameter, text))
             continue
         if parameter.bytes_to_zero:
-            zeroed.append((taken, parameter.bytes_to_zero))
-        arguments.append(taken)
-        taken += 1
-    if taken > buffers:
-        raise NotCoveredError(f"kernel `{kernel}`: {taken} buffers where the call has {buffers}")
+            zeroed.append((next_buffer, parameter.bytes_to_zero))
+        arguments.append(next_buffer)
+        next_buffer += 1
+    if next_buffer > buffers:
+        raise NotCoveredError(f"kernel `{kernel}`: {next_buffer} buffers where the call has {buffers}")
     return Launch(
         kernel=kernel, module=module, grid=configuration.grid, arguments=tuple(arguments), zeroed=tuple(zeroed)
     )

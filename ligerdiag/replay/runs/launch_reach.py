@@ -3,8 +3,7 @@ altered.
 
 A call whose results depend on the order of its programs runs in the order that showed this. It reaches an output that
 differs by more than rounding. All calls that read unwritten bytes, or leave elements unwritten, find other incomplete
-in
-their outputs, all in one run. Such a call reaches an output if a single bit differs and the output depends on the
+in their outputs, all in one run. Such a call reaches an output if a single bit differs and the output depends on the
 call's results. If no output differs and some output is not finite, the run proves nothing. All other calls run as
 before.
 """
@@ -99,8 +98,8 @@ def _list_dependent(module: HloModule, call: HloInstruction | None, names: Seque
 def _drop_unused_outputs(launch: LaunchNumbers, module: HloModule, call: HloInstruction) -> LaunchNumbers:
     """Drops the observations on outputs of the call that nobody uses."""
     leaves = list(iterate_leaves(call.shape))
-    asked = {*launch.unwritten, *(one.output for one in launch.old_reads)}
-    unused = {number for number in asked if not find_reach(module, [(call, leaves[number])]).is_used}
+    observed = {*launch.unwritten, *(one.output for one in launch.old_reads)}
+    unused = {number for number in observed if not find_reach(module, [(call, leaves[number])]).is_used}
     if not unused:
         return launch
     return replace(

@@ -5,14 +5,12 @@ another order, values share bytes only where they name one value (`hlo.shared_st
 unknown to XLA, the bytes of the value that it gets, under all of its names. Copies stay copies.
 
 - An operand that is declared to be an output is copied first, as XLA does if somebody still reads it. If its declared
-alias is broken in
-  the schedule (`hlo.fused_aliases`), the kernel overwrites it.
+  alias is broken in the schedule (`hlo.fused_aliases`), the kernel overwrites it.
 - An update in place makes a new value.
 - In a loop's state, an element that the body returns in the same place is the value that the loop started from. The
-other elements are copied before
-  the first iteration; later iterations get the results of the one before.
+  other elements are copied before the first iteration; later iterations get the results of the one before.
 - A result of a conditional that all branches return as one value is that value. Another result is the branch's, copied
-if it was defined outside.
+  if it was defined outside.
 - A start does its work where it is scheduled, or at its done, as the order says. Nothing runs concurrently.
 
 All orders compute each instruction in the same way, from arrays of the same layout and alignment. So roundings agree,

@@ -1,20 +1,17 @@
 """Runs the program as its author meant it, every value in storage of its own, and finds the operation that makes its
-first
-NaN.
+first NaN.
 
 Program order has the rules of `analysis.program_order`, on numbers instead of dependence sets:
 
 - The order is that of the tags.
 - Every instruction that computes makes a new cell. `tuple`, `get-tuple-element` and the parameters of a `call` or a
-branch are other names for
-  existing cells. So are those elements of a loop's state that its body returns unchanged; the others are cells of the
-  loop, new in each iteration.
+  branch are other names for existing cells. So are those elements of a loop's state that its body returns unchanged;
+  the others are cells of the loop, new in each iteration.
 - A kernel overwrites the content of its operand's cell, for every later read.
 - Snapshots in the program say which version autodiff reads (see `compile.lowering.intent`).
 - Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not depend on
-the device is
-  stored once, unless a kernel may overwrite it. A kernel that overwrites pieces of an array from outside overwrites
-  that array.
+  the device is stored once, unless a kernel may overwrite it. A kernel that overwrites pieces of an array from outside
+  overwrites that array.
 
 In isolated memory a kernel leaves its operands unchanged, so every read is a stale read. The run observes which
 operands a kernel overwrites; it needs no knowledge of the kernel's effects.
@@ -175,8 +172,7 @@ def run_program(
     """Returns the outputs of the program as written, whole arrays: the leaves of the entry's root, in order.
 
     arguments: by parameter number. devices: their number inside of a shard_map. most: id of a loop to the most
-    iterations
-    that it runs. multiply: computes the products. Raises NotCoveredError.
+    iterations that it runs. multiply: computes the products. Raises NotCoveredError.
     """
     return _Run(module, kernels, isolated, devices, watch, most or {}, multiply).start(arguments)
 

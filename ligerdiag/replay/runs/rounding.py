@@ -106,8 +106,7 @@ def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, to
     """Returns whether hidden writes make a difference that looks like rounding.
 
     seen: an output of the schedule, and of program order. unseen: the same with kernels that leave their operands
-    unchanged:
-    the case that XLA assumes, so only roundings differ. tolerance: relative error of these roundings.
+    unchanged: the case that XLA assumes, so only roundings differ. tolerance: relative error of these roundings.
     """
     (actual, intended), (isolated, stale) = seen, unseen
     if not compute_error(isolated, stale) <= tolerance:

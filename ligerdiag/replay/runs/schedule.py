@@ -9,13 +9,11 @@ bytes. Fresh memory has all bits set, which is NaN in every floating point dtype
 - A fusion reads all of its operands before it writes. A kernel runs on the bytes themselves, even inside of a fusion.
 - An asynchronous pair runs at its start.
 - The values of a loop, branch or call have the places of their caller's values; a loop whose buffer assignment says
-otherwise is refused.
+  otherwise is refused.
 - XLA gives a kernel inside of a fusion slices of larger arrays, or places for its results, without a copy. Only slices
-and other names lie between
-  the fusion's operands and the kernel, so the kernel overwrites the operands' bytes. An output that is declared to be
-  an operand is that
-  operand only if both have the same bytes (`hlo.fused_aliases`); elsewhere its bytes are unset until the kernel stores
-  to them.
+  and other names lie between the fusion's operands and the kernel, so the kernel overwrites the operands' bytes. An
+  output that is declared to be an operand is that operand only if both have the same bytes (`hlo.fused_aliases`);
+  elsewhere its bytes are unset until the kernel stores to them.
 
 Not modelled: streams, command buffers, and concurrency between a start and its done.
 """
@@ -267,8 +265,7 @@ class ScheduleRunner:
 
     def list_unreached(self) -> tuple[str, ...]:
         """Returns the names of the instructions that the executions so far did not test: those in branches and loops
-        that no
-        device entered, and those that compute only largest elements."""
+        that no device entered, and those that compute only largest elements."""
         return tuple(
             [
                 instruction.name

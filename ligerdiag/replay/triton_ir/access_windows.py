@@ -29,8 +29,7 @@ class Window:
     argument: int
     programs: Array | None
     """i64[n], ascending numbers within the batch; None if all programs share one start (`starts` is then [1]) or each
-    has
-    its own."""
+    has its own."""
     starts: Array
     """i64[n]: byte offset, from the argument's start, of each program's first element."""
     counts: tuple[int, ...]

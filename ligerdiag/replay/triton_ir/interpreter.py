@@ -57,8 +57,7 @@ def run_grid(
     """Runs programs of the kernel `entry`, which overwrites arrays among the arguments.
 
     arguments: in the function's order, a C-contiguous array for a pointer, a number for a scalar. Arrays may share
-    memory.
-    Raises NotCoveredError; the arrays' contents are then undefined.
+    memory. Raises NotCoveredError; the arrays' contents are then undefined.
     """
     return _Launch(module, entry, arguments, grid, options).run()
 

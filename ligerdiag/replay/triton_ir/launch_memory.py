@@ -25,17 +25,27 @@ from ligerdiag.replay.triton_ir.outcome import OutOfBounds, UnwrittenBytes
 from ligerdiag.replay.triton_ir.values import REGION_BITS, Active, DType, Sum, to_array
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _PendingRead:
+    """Elements that an operation of the current batch read before any program had written them."""
+
+    argument: int
+    offsets: Array
+    """i64[elements], in bytes."""
+    width: int
+    """Bytes of an element."""
+    operation: Operation
+    program: int
+    """The first program that read one of them."""
+
+
 @dataclass(slots=True, eq=False)
 class _Pending:
     """Records of the current batch."""
 
     written: list[tuple[int, Array]] = field(default_factory=list[tuple[int, Array]])
     """(argument, byte offsets)."""
-    read: list[tuple[int, Array, int, Operation, int]] = field(
-        default_factory=list[tuple[int, Array, int, Operation, int]]
-    )
-    """(argument, byte offsets of elements, bytes of an element, operation, the first program) of reads of unwritten
-    bytes."""
+    reads: list[_PendingRead] = field(default_factory=list[_PendingRead])
 
 
 class WrittenBytes:
@@ -65,7 +75,11 @@ class WrittenBytes:
             return
         fresh = offsets[~known]
         if reads and (not writes or id(op) in self._updates):
-            self._pending.read.append((argument, fresh, width, op, int(programs[~known][0])))
+            self._pending.reads.append(
+                _PendingRead(
+                    argument=argument, offsets=fresh, width=width, operation=op, program=int(programs[~known][0])
+                )
+            )
         for byte in range(width if writes else 0):
             places = fresh + byte
             places = places[~written[places]]
@@ -74,10 +88,10 @@ class WrittenBytes:
 
     def commit(self) -> None:
         """Keeps the records of the batch."""
-        for argument, offsets, width, op, program in self._pending.read:
-            for byte in range(width):
-                self._read_unwritten[argument][offsets + byte] = True
-            self._first.setdefault(argument, (op, program, int(offsets[0])))
+        for read in self._pending.reads:
+            for byte in range(read.width):
+                self._read_unwritten[read.argument][read.offsets + byte] = True
+            self._first.setdefault(read.argument, (read.operation, read.program, int(read.offsets[0])))
         self._pending = _Pending()
 
     def undo(self) -> None:

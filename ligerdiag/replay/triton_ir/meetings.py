@@ -240,8 +240,7 @@ def _meet(writers: Runs, by_site: Runs, others: Runs) -> list[Overlap]:
     """Finds overlaps of `writers` and `others` of different programs.
 
     writers: sorted by start, disjoint within each program. If all are disjoint, a run overlaps exactly the writers
-    between
-    `low` and `high`.
+    between `low` and `high`.
     """
     if not len(writers) or not len(others):
         return []

@@ -109,8 +109,7 @@ class GridOutcome:
     """Examples of meetings, except of two atomics; None if no programs meet."""
     ordered_atomics: tuple[Meeting, ...] = ()
     """Examples of programs whose order-dependent atomics (see `find_atomic_order`) meet: their order may show in more
-    than
-    rounding."""
+    than rounding."""
     unwritten_reads: tuple[UnwrittenBytes, ...] = ()
     """Reads of unwritten bytes of the tracked arguments."""
     meetings_known: bool = True

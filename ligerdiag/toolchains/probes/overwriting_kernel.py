@@ -1,6 +1,5 @@
 """The smallest program that shows whether a toolchain works: a Triton kernel that overwrites its operand, and a reader
-of
-it.
+of it.
 
 Pallas makes the kernel if jax-triton is not installed.
 """

@@ -133,7 +133,7 @@ def test_a_large_transposed_operand_is_not_copied_and_has_the_same_bits() -> Non
     numbers = (((1,), (1,)), ((), ()))
     module = lower_to_module(lambda a, b: lax.dot_general(a, b, numbers), a, b)
     copied = np.asarray(evaluate_module(module, (a, b)))
-    laid_out = dot._lay_out(b.T[None], np.dtype(np.float32), turned=True)
+    laid_out = dot._lay_out(b.T[None], np.dtype(np.float32), transposed=True)
     assert np.shares_memory(laid_out, b)
     np.testing.assert_array_equal(np.asarray(evaluate_module(module, (a, b))), copied)
 
