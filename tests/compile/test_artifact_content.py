@@ -1,4 +1,4 @@
-"""What an artifact holds: names, tags, kernel calls, thunks."""
+"""The content of an artifact: names, tags, kernel calls, thunks."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The cache: found without jax, missed when anything changed, never half written."""
+"""The cache: read without jax, missed after any change, never half written."""
 
 import fcntl
 import json
@@ -146,7 +146,7 @@ def test_a_compile_that_fails_leaves_nothing_behind(project: Path, pool: Pool, h
     assert not [path for path in pool.cache.artifacts.iterdir() if path.name.startswith(".")]
 
 
-def test_snapshots_of_passes_are_kept_when_asked_for(project: Path, pool: Pool, h100: Target) -> None:
+def test_snapshots_of_passes_are_kept_on_request(project: Path, pool: Pool, h100: Target) -> None:
     (case,) = discover_cases(["mine.py"], pool=pool, directory=project)
     flags = {"xla_dump_hlo_pass_re": "fusion"}
     (result,) = compile_cases([case], [h100], pool=pool, variation=Variation(flags=flags))
@@ -220,7 +220,7 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
     assert not any(is_running(worker) for worker in workers)
 
 
-def test_what_a_dead_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
+def test_the_remains_of_a_dead_process_are_removed_after_a_day(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     old, new = cache.allocate_scratch(), cache.allocate_scratch()
     for path in (old, new):

@@ -1,4 +1,4 @@
-"""A pool that is closed while its template imports ends that, and starts no other one for a job that waited for it."""
+"""Closing a pool while its template imports ends the template, and a waiting job starts no other one."""
 
 import subprocess
 from pathlib import Path
@@ -20,7 +20,7 @@ def make_job(name: str) -> Job[str]:
     return Job(source=Source(module=name, root="/"), name=name, render=lambda log: f"{log}\n", parse=str)
 
 
-def test_a_job_that_waits_for_the_imports_starts_none_once_the_pool_is_closed(
+def test_a_job_that_waits_for_the_imports_starts_no_worker_after_the_pool_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)

@@ -1,4 +1,4 @@
-"""Templates that serve many runs: each worker is as one of a run's own template."""
+"""Templates that serve many runs: each worker is like one of a run's own template."""
 
 import json
 import os
@@ -99,7 +99,7 @@ def read_parent(pid: object) -> int:
 
 
 @pytest.mark.usefixtures("server")
-def test_workers_of_two_pools_are_forks_of_one_template_and_have_what_is_their_own(ask: Ask) -> None:
+def test_workers_of_two_pools_are_forks_of_one_template_with_their_own_settings(ask: Ask) -> None:
     one = ask(limit=8 << 30, LIGERDIAG_CACHE_DIR="a", PYTEST_LIKE="1")
     two = ask(limit=9 << 30, LIGERDIAG_CACHE_DIR="b")
     assert one["pid"] != two["pid"]
@@ -125,7 +125,7 @@ def test_the_templates_are_the_servers_and_everything_ends_with_it(ask: Ask, ser
     wait_until(lambda: not any(is_running(int(str(one[name]))) for name in ("pid", "template")))
 
 
-def test_where_nobody_answers_a_pool_has_a_template_of_its_own(ask: Ask, server: subprocess.Popen[bytes]) -> None:
+def test_without_a_server_a_pool_has_its_own_template(ask: Ask, server: subprocess.Popen[bytes]) -> None:
     server.kill()
     server.wait()
     assert read_parent(ask()["template"]) == os.getpid()
@@ -133,7 +133,7 @@ def test_where_nobody_answers_a_pool_has_a_template_of_its_own(ask: Ask, server:
 
 @pytest.mark.usefixtures("server")
 @pytest.mark.parametrize("server", [1], indirect=True)
-def test_of_idle_templates_those_are_kept_that_were_asked_for_last(ask: Ask) -> None:
+def test_the_most_recently_used_idle_templates_are_kept(ask: Ask) -> None:
     one = ask(ends=True)
     two = ask(OTHER="2")
     wait_until(lambda: not is_running(int(str(one["template"]))))

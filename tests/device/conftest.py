@@ -1,4 +1,4 @@
-"""Artifacts for a described GPU, what their schedules compute, and the real worker that compares: each made once."""
+"""Artifacts for a described GPU, the results of their schedules, and the real comparison worker: each made once."""
 
 import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence

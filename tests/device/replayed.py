@@ -1,6 +1,6 @@
-"""What stands for a device where there is none: the schedule itself, replayed in a process of its own.
+"""A substitute for a device: the schedule itself, replayed in a separate process.
 
-Whether kernels are interpreted is decided when Triton is imported.
+Whether Triton interprets kernels is decided at its import.
 """
 
 from pathlib import Path

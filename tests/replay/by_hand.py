@@ -1,4 +1,4 @@
-"""Scheduled modules from HLO text, with a buffer assignment of our choice, and a kernel in plain NumPy."""
+"""Scheduled modules from HLO text, with a chosen buffer assignment, and a kernel in plain NumPy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

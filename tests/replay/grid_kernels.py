@@ -1,4 +1,4 @@
-"""Kernels whose programs meet, or that reach out of their buffers, and their likes that do neither."""
+"""Kernels whose programs meet or access memory out of bounds, and similar kernels that do neither."""
 
 import triton
 import triton.language as tl

@@ -1,6 +1,6 @@
-"""Kernels in the forms that authors write: sums onto an output, updates by several programs, places from a counter, locks.
+"""Kernels as authors write them: sums onto an output, updates by several programs, places from a shared index, locks.
 
-The table of `test_grid_variants` says which rule is right for each launch, and why.
+The table of `test_grid_variants` has the right rule for each launch, and why.
 """
 # pyright: basic
 

@@ -1,4 +1,4 @@
-"""Kernels for the runner's tests, and `run`, which runs one from the custom call that jax-triton would make of it."""
+"""Kernels for the runner's tests, and `run`, which runs one from the custom call that jax-triton would make."""
 
 import importlib
 import zlib

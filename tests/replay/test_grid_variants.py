@@ -1,4 +1,4 @@
-"""Which rule is right for each launch, derived by hand, from what the launch alone says and from what replay sees of it."""
+"""The right rule for each launch, derived by hand, from the launch alone and from replay."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -213,7 +213,7 @@ def make(launch: Launch) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_replay_sees_what_is_wrong_and_nothing_else(name: str) -> None:
+def test_replay_finds_each_error_and_nothing_else(name: str) -> None:
     launch = LAUNCHES[name]
     kernel, fields = make(launch)
     *_, (seen,) = run(kernel, list(launch.operands), list(launch.outputs), share=launch.share, **fields)
@@ -224,7 +224,7 @@ def test_replay_sees_what_is_wrong_and_nothing_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_the_launch_alone_proves_what_it_can(name: str) -> None:
+def test_the_launch_alone_proves_the_expected_findings(name: str) -> None:
     launch = LAUNCHES[name]
     kernel, fields = make(launch)
     call = make_call(kernel, launch.operands, launch.outputs, **fields)

@@ -1,4 +1,4 @@
-"""What an output's roundings in program order come to: measured where the dtypes do not explain an error."""
+"""The effect of roundings on an output in program order, measured where the dtypes do not explain an error."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_an_output_that_loses_digits_is_not_called_wrong(shared_cache: Path) -> 
     assert case.replay.outputs["total"].attribution is Attribution.FRESH
 
 
-def test_a_sum_that_cancels_has_the_condition_that_it_has() -> None:
+def test_the_rounding_of_a_cancelling_sum_is_measured() -> None:
     """1e4 terms of 1, less 1e4 and 1: what remains is 1, and a rounding of the sum is some 1e-3 of it at most."""
     body = """{
   x = f32[10000] parameter(0)
@@ -52,7 +52,7 @@ def test_a_sum_that_cancels_has_the_condition_that_it_has() -> None:
     assert 0.01 * rounding < found <= 8 * rounding
 
 
-def test_two_constants_that_xla_makes_one_move_a_sum_as_a_whole() -> None:
+def test_two_constants_that_xla_folds_move_a_sum_as_a_whole() -> None:
     """bf16: 0.62 * 1.44 rounds to 0.8946, 0.6211 * 1.4375 is 0.8928. Of 65536 terms the errors do not average out."""
     body = """{
   x = bf16[65536] parameter(0)
@@ -70,7 +70,7 @@ def test_two_constants_that_xla_makes_one_move_a_sum_as_a_whole() -> None:
     assert found >= 8 * 2.0**-9  # alone, roundings to the nearest come to 2**-9 / 256
 
 
-def test_few_digits_that_are_scaled_round_one_way() -> None:
+def test_scaled_narrow_floats_round_one_way() -> None:
     """e4m3: 1.03 times a number rounds to the number, which XLA leaves out. Of 65536 errors do not average out."""
     body = """{
   x = f8e4m3fn[65536] parameter(0)
@@ -94,7 +94,7 @@ def test_a_program_in_good_condition_keeps_its_tolerance(operation: str) -> None
     assert measure(body, np.linspace(0.5, 2, 64, dtype=np.float32)) == 1e-4
 
 
-def test_what_only_moves_or_compares_is_exact() -> None:
+def test_operations_that_only_move_or_compare_are_exact() -> None:
     """A maximum is one of its operands: whoever asks where it stands finds it."""
     body = """{
   x = f32[64] parameter(0)
@@ -118,11 +118,11 @@ def test_what_only_moves_or_compares_is_exact() -> None:
         ({"error": float("nan")}, False),
     ],
 )
-def test_only_an_error_that_no_write_explains_is_measured(change: dict[str, object], needed: bool) -> None:
+def test_only_an_error_that_no_hidden_write_explains_is_measured(change: dict[str, object], needed: bool) -> None:
     assert needs_rounding(replace(NUMBERS, **change)) is needed  # type: ignore[arg-type]
 
 
-def test_where_no_digit_is_left_any_result_is_undecided() -> None:
+def test_if_no_digit_is_left_every_result_is_undecided() -> None:
     body = """{
   x = f32[64] parameter(0)
   square = f32[64] multiply(x, x)
@@ -136,7 +136,7 @@ def test_where_no_digit_is_left_any_result_is_undecided() -> None:
     assert demote_imprecise(lost, 1e-2).attribution is Attribution.UNDECIDED
 
 
-def test_numbers_that_tell_little_call_nothing_fresh() -> None:
+def test_a_wide_tolerance_calls_nothing_fresh() -> None:
     fresh = replace(NUMBERS, attribution=Attribution.FRESH, tolerance=5e-3)
     assert demote_imprecise(fresh, 1e-4).attribution is Attribution.FRESH
     assert demote_imprecise(replace(fresh, tolerance=2e-2), 1e-4).attribution is Attribution.UNDECIDED

@@ -1,4 +1,4 @@
-"""The oracle of the opcode tests: XLA:CPU, asked through JAX or with HLO text, against the replay of the same HLO."""
+"""The oracle of the opcode tests: XLA:CPU, through JAX or HLO text, against the replay of the same HLO."""
 
 import os
 

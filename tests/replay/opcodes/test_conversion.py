@@ -51,7 +51,7 @@ def test_a_conversion_is_xlas(source: Any, target: Any) -> None:
 
 
 @pytest.mark.parametrize("source", ["f32", "f64", "bf16", "s32", "u8"])
-def test_what_is_not_zero_is_true_and_nan_is_not_zero(source: str) -> None:
+def test_every_value_except_zero_is_true_even_nan(source: str) -> None:
     names = {"f32": "float32", "f64": "float64", "bf16": "bfloat16", "s32": "int32", "u8": "uint8"}
     values = build_edge_values(np.dtype(getattr(ml_dtypes, names[source], names[source])))
     text = f"""HloModule m

@@ -1,7 +1,7 @@
 """Products against XLA:CPU.
 
-Both sum `k` products in f32 in an order of their own: the error of an element is a few ulp times sqrt(k), relative to the
-largest element, since sums may cancel.
+Both sum `k` products in f32, in different orders: the error of an element is a few ulp times sqrt(k), relative to the
+largest element, because sums may cancel.
 """
 
 import math

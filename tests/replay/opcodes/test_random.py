@@ -45,7 +45,7 @@ def test_what_jax_lowers_gives_the_bits_that_jax_gives(algorithm: Any, dtype: st
     compare_with_xla_cpu(lambda k: lax.rng_bit_generator(k, (5, 6), dtype, algorithm), key, x64=True)
 
 
-def test_dropout_with_a_key_of_jaxs_own_is_the_same() -> None:
+def test_dropout_with_a_typed_key_of_jax_is_the_same() -> None:
     key = random.key_data(random.key(7))
     compare_with_xla_cpu(lambda k: random.bernoulli(random.wrap_key_data(k), 0.3, (32, 9)), np.asarray(key))
 

@@ -1,4 +1,4 @@
-"""Small kernels, one for each way of reaching memory and each form of control flow; named as in `op_kernels`."""
+"""Small kernels, one for each way of accessing memory and each form of control flow; parameters as in `op_kernels`."""
 
 # ruff: noqa: SIM108
 # pyright: basic

@@ -1,4 +1,4 @@
-"""Launches of `op_kernels`, each with numbers that reach its edges."""
+"""Launches of `op_kernels`, each with numbers at its edges."""
 
 from typing import Any
 

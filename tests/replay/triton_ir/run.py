@@ -1,4 +1,4 @@
-"""Kernels turned to Triton IR by Triton itself, and run by `run_grid`."""
+"""Compiles kernels to Triton IR by Triton itself, and runs them by `run_grid`."""
 
 from functools import cache
 from pathlib import Path

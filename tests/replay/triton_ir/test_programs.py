@@ -1,4 +1,4 @@
-"""Programs of a launch: those that touch each other's bytes, accesses out of bounds, orders, and divergence without end."""
+"""Programs of a launch: shared bytes, accesses out of bounds, orders, and endless divergence."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def run_in_place(
     return run_grid(module, entry, [array, array.view()], grid, options=options)
 
 
-def test_programs_that_keep_apart_do_not_meet() -> None:
+def test_programs_with_disjoint_bytes_do_not_meet() -> None:
     x = np.arange(32, dtype=np.float32)
     found, outcome = run("neighbour", x=x, o=np.zeros(32, np.float32), grid=(4, 1, 1), constants={"ROWS": 4, "N": 8})
     rows = x.reshape(4, 8)

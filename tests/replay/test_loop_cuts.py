@@ -1,4 +1,4 @@
-"""Loops cut short: their first iterations show what all of them show, and what they do not show is not called right."""
+"""Loops cut short: their first iterations decide as all would, and no output is called right that they cannot decide."""
 
 import json
 
@@ -45,7 +45,7 @@ LIKE_THE_WHOLE = {
 }
 
 
-def test_the_first_iterations_show_what_all_of_them_show(compiler: Compiler) -> None:
+def test_the_first_iterations_give_the_attributions_of_all(compiler: Compiler) -> None:
     wrong = set[str]()
     for case, file in LIKE_THE_WHOLE.items():
         program = compiler.compile(file)[case]
@@ -63,7 +63,7 @@ def test_the_first_iterations_show_what_all_of_them_show(compiler: Compiler) -> 
 
 
 @pytest.mark.parametrize("case", ["late", "late_branch"])
-def test_what_is_wrong_in_the_last_iteration_alone_is_not_called_right(compiler: Compiler, case: str) -> None:
+def test_an_output_that_is_wrong_only_in_the_last_iteration_is_not_called_right(compiler: Compiler, case: str) -> None:
     program = compiler.compile("cut_loops.py")[case]
     whole, part = replay(program), replay(program, list_loops(program.artifact))
     verdicts, findings = program.inspection.outputs, program.inspection.findings
@@ -75,7 +75,7 @@ def test_what_is_wrong_in_the_last_iteration_alone_is_not_called_right(compiler:
     assert [one for name, one in said.items() if name != "total"] == [Agreement.AGREES]
 
 
-def test_what_counts_on_all_iterations_is_undecided(compiler: Compiler) -> None:
+def test_an_output_that_relies_on_all_iterations_is_undecided(compiler: Compiler) -> None:
     program = compiler.compile("cut_loops.py")["counted_behind"]
     whole, part = replay(program), replay(program, list_loops(program.artifact))
     assert {one.attribution for one in whole.outputs.values()} == {Attribution.FRESH}
@@ -125,6 +125,6 @@ def test_a_loop_that_counts_by_two_or_ends_by_data_is_not_cut() -> None:
     assert find_shared_loops(tag(make_loop(12, step=2), "3"), optimized) == ()
 
 
-def test_a_loop_of_two_iterations_is_left_whole() -> None:
+def test_a_loop_of_two_iterations_is_not_cut() -> None:
     program, optimized = tag(make_loop(2), "3"), tag(make_loop(2, config=known(2)), "3")
     assert cut_loops(program, find_shared_loops(program, optimized)).loops == ()

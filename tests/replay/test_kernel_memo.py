@@ -1,4 +1,4 @@
-"""Kernels that were run on the same bytes before."""
+"""Kernels that have run on the same bytes before."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ def launch(
     return operand
 
 
-def test_the_same_launch_is_run_once_and_leaves_the_same() -> None:
+def test_the_same_launch_runs_once_and_leaves_the_same_bytes() -> None:
     runner = Doubling()
     kernels = RememberedKernels(runner, limit=1 << 30)
     x = np.arange(SIZE, dtype=np.float32)
@@ -35,7 +35,7 @@ def test_the_same_launch_is_run_once_and_leaves_the_same() -> None:
     assert (len(runner.launches), kernels.hits) == (1, 2)
 
 
-def test_other_bytes_another_kernel_and_what_is_above_the_limit_are_run() -> None:
+def test_other_bytes_another_kernel_and_launches_above_the_limit_run_again() -> None:
     runner = Doubling()
     kernels = RememberedKernels(runner, limit=1 << 30)
     x = np.arange(SIZE, dtype=np.float32)
@@ -88,7 +88,7 @@ def test_an_output_in_part_of_an_operand_is_left_as_the_launch_left_it() -> None
     assert (runner.launches, kernels.hits) == (1, 1)
 
 
-def test_the_first_launches_of_a_named_call_are_run_for_whoever_watches() -> None:
+def test_the_first_watched_launches_of_a_call_always_run() -> None:
     runner = Doubling()
     kernels = RememberedKernels(runner, limit=1 << 30)
     x = np.arange(SIZE, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What numbers say: each attribution by an example, and what must hold for any numbers."""
+"""Attribution: an example of each, and properties that hold for any numbers."""
 
 import math
 import tracemalloc
@@ -127,11 +127,11 @@ def test_something_else_is_neither() -> None:
     assert attribute(draw(10, 64, 48)) == Attribution.NEITHER
 
 
-def test_worse_than_rounding_where_both_predictions_agree_is_neither() -> None:
+def test_an_error_beyond_rounding_where_both_predictions_agree_is_neither() -> None:
     assert attribute(INTENDED * np.float32(1.01), stale=INTENDED) == Attribution.NEITHER
 
 
-def test_predictions_closer_than_the_tolerance_cannot_tell() -> None:
+def test_predictions_closer_than_the_tolerance_leave_an_output_undecided() -> None:
     stale = INTENDED * np.float32(1 + 0.9e-4)
     assert attribute(INTENDED * np.float32(1 + 1.2e-4), stale=stale) == Attribution.UNDECIDED
 
@@ -145,7 +145,7 @@ def test_an_intended_nan_is_undecided() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_equals_nothing_not_even_the_stale_prediction(value: float) -> None:
+def test_values_that_are_not_finite_equal_nothing_not_even_the_stale_prediction(value: float) -> None:
     stale = STALE.copy()
     stale[3, 3] = value
     numbers = compare_output(stale, INTENDED, stale, tolerance=TOLERANCE)
@@ -159,7 +159,7 @@ def test_fresh_against_a_stale_prediction_of_nan() -> None:
     assert math.isnan(numbers.distance)
 
 
-def test_zeros_that_are_intended_are_measured_by_the_stale_norm() -> None:
+def test_intended_zeros_are_measured_by_the_stale_norm() -> None:
     zeros = np.zeros_like(INTENDED)
     numbers = compare_output(STALE * np.float32(1e-3), zeros, STALE, tolerance=TOLERANCE)
     assert numbers.error == pytest.approx(1e-3, rel=1e-5)

@@ -1,4 +1,4 @@
-"""What crosses the boundary to the two workers comes out as it went in, or is refused with the field's name."""
+"""Messages to and from the two workers survive a round trip, or are refused with the field's name."""
 
 import json
 from dataclasses import asdict, replace
@@ -66,7 +66,7 @@ def render(answer: DeviceAnswer | ComparisonAnswer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", [FILE, MODULE], ids=["file", "module"])
-def test_a_request_comes_out_of_its_line_as_it_went_in(source: Source) -> None:
+def test_a_request_survives_a_round_trip(source: Source) -> None:
     run = replace(RUN, compile=replace(RUN.compile, source=source))
     comparison = replace(COMPARISON, source=source)
     lines = [make_device_job(run, 60.0).render("/logs/1"), make_comparison_job(comparison, 60.0).render("/logs/1")]
@@ -96,7 +96,7 @@ def test_a_job_is_named_after_its_case_and_leaves_nothing_of_a_compile() -> None
         {"request": {**asdict(RUN), "results": 1}},
     ],
 )
-def test_a_request_to_run_that_is_none_is_refused(request_fields: dict[str, Any]) -> None:
+def test_a_malformed_device_request_is_refused(request_fields: dict[str, Any]) -> None:
     with pytest.raises(FieldError):
         parse_device_request(request_fields)
 
@@ -109,14 +109,14 @@ def test_a_request_to_compare_that_lacks_a_field_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("answer", [RAN, replace(RAN, errors={}, unsteady={}), replace(RAN, milliseconds=nan)])
-def test_what_was_run_comes_out_of_its_line_as_it_went_in(answer: DeviceAnswer) -> None:
+def test_a_device_answer_survives_a_round_trip(answer: DeviceAnswer) -> None:
     line = render_answer(answer)
     assert line.index("\n") == len(line) - 1
     assert repr(RUN_JOB.parse(line)) == repr(answer), "NaN is not equal to itself, and reads the same"
 
 
 @pytest.mark.parametrize("attribution", Attribution)
-def test_every_attribution_comes_out_of_its_line(attribution: Attribution) -> None:
+def test_every_attribution_survives_a_round_trip(attribution: Attribution) -> None:
     answer = ComparisonAnswer(outputs={"w": replace(OUTPUT, attribution=attribution)})
     assert render(answer)["outputs"]["w"]["attribution"] == attribution.value
     assert COMPARISON_JOB.parse(render_answer(answer)) == answer
@@ -136,7 +136,7 @@ def test_every_attribution_comes_out_of_its_line(attribution: Attribution) -> No
     ],
     ids=["not replayed", "replayed without error", "not finite", "no draws", "not covered", "empty"],
 )
-def test_a_comparison_comes_out_of_its_line_as_it_went_in(answer: ComparisonAnswer) -> None:
+def test_a_comparison_survives_a_round_trip(answer: ComparisonAnswer) -> None:
     line = render_answer(answer)
     assert line.index("\n") == len(line) - 1
     assert repr(COMPARISON_JOB.parse(line)) == repr(answer)
@@ -200,13 +200,13 @@ def test_a_comparison_with_a_wrong_field_is_refused(name: str, value: object) ->
 
 
 @pytest.mark.parametrize(("name", "value"), [("outputs", []), ("outputs", {"w": 1}), ("not_covered", None)])
-def test_a_comparison_that_is_none_is_refused(name: str, value: object) -> None:
+def test_a_malformed_comparison_is_refused(name: str, value: object) -> None:
     with pytest.raises(FieldError, match=f"`({name}|w)`"):
         COMPARISON_JOB.parse(json.dumps({"answer": {**render(ComparisonAnswer()), name: value}}))
 
 
 @pytest.mark.parametrize("job", [RUN_JOB, COMPARISON_JOB], ids=["run", "comparison"])
 @pytest.mark.parametrize("kind", [InputError, CompileError, CaseError])
-def test_what_a_worker_reports_instead_is_raised(job: Job[Any], kind: type[LigerdiagError]) -> None:
+def test_a_workers_error_is_raised(job: Job[Any], kind: type[LigerdiagError]) -> None:
     with pytest.raises(kind, match=r"^needs 8 GPUs$"):
         job.parse(render_error(kind("needs 8 GPUs")))

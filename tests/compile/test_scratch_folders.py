@@ -1,4 +1,4 @@
-"""Temporary folders: removed when their process is gone, and never before."""
+"""Temporary folders: removed after their process has ended, and never before."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not(temporary: Path) -> None:
+def test_folders_of_a_killed_process_are_removed_and_folders_in_use_are_not(temporary: Path) -> None:
     command = [sys.executable, "-c", MAKE]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as dead,
@@ -50,14 +50,14 @@ def test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not(temp
     assert list(temporary.iterdir()) == []
 
 
-def test_nobody_else_may_enter(temporary: Path) -> None:
+def test_other_users_may_not_enter_a_scratch_folder(temporary: Path) -> None:
     folder = ScratchFolder()
     assert folder.path.parent == temporary
     assert folder.path.stat().st_mode & 0o777 == 0o700
     folder.remove()
 
 
-def test_a_folder_is_gone_when_it_is_removed(temporary: Path) -> None:
+def test_a_removed_folder_is_gone(temporary: Path) -> None:
     folder = ScratchFolder()
     (folder.path / "log").touch()
     folder.remove()
@@ -77,7 +77,7 @@ def test_a_folder_that_cannot_be_locked_is_not_left(temporary: Path, monkeypatch
     assert list(temporary.iterdir()) == []
 
 
-def test_what_is_not_certainly_ours_stays(temporary: Path) -> None:
+def test_folders_that_may_not_be_ours_stay(temporary: Path) -> None:
     elsewhere = temporary / "precious"
     elsewhere.mkdir()
     (elsewhere / LOCK).touch()

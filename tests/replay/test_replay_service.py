@@ -1,4 +1,4 @@
-"""The replay workers: what one case does to its worker costs that case alone, and nothing outlives us."""
+"""The replay workers: a case that ends its worker fails alone, and no process outlives us."""
 
 import math
 import os
@@ -153,7 +153,7 @@ def test_a_case_without_trouble_has_numbers(replays: dict[str, Replay]) -> None:
     assert replay.estimated_bytes > 0
 
 
-def test_a_reference_that_is_right_is_within_the_tolerance_and_another_one_is_not(replays: dict[str, Replay]) -> None:
+def test_a_correct_reference_is_within_the_tolerance_and_a_wrong_one_is_not(replays: dict[str, Replay]) -> None:
     right, wrong = replays["keep"], replays["wrong"]
     assert right.reference["y"] <= right.reference_tolerance["y"]
     assert wrong.reference["y"] > wrong.reference_tolerance["y"]
@@ -164,7 +164,7 @@ def test_a_program_that_is_not_finite_where_its_reference_is_counts_as_wrong(rep
     assert replays["infinite"].reference == {"y": math.inf}
 
 
-def test_a_reference_that_kills_the_process_costs_its_case_alone(replays: dict[str, Replay]) -> None:
+def test_a_reference_that_kills_the_process_fails_only_its_case(replays: dict[str, Replay]) -> None:
     replay = replays["abort"]
     assert replay.state is ReplayState.FAILED
     assert replay.reason.startswith("the worker for the replay was aborted by signal 6 (SIGABRT)")
@@ -176,7 +176,7 @@ def test_a_reference_that_hangs_is_ended(replays: dict[str, Replay]) -> None:
     assert replays["hang"].reason == "the worker for the replay was ended after 8 s: about to hang"
 
 
-def test_a_reference_that_raises_is_told_with_the_users_line(replays: dict[str, Replay], shared: Project) -> None:
+def test_a_reference_that_raises_is_reported_with_the_users_line(replays: dict[str, Replay], shared: Project) -> None:
     line = PROGRAM.splitlines().index('    return {}["missing"]') + 1
     assert replays["fail"].state is ReplayState.FAILED
     assert f"{shared.folder / 'mine.py'}:{line}: KeyError: 'missing'" in replays["fail"].reason
@@ -188,7 +188,7 @@ def test_a_reference_of_another_shape_or_for_a_mesh_is_named(replays: dict[str, 
     assert replays["meshed"].reason.startswith("the reference raises, and it has no mesh: write it without shards: ")
 
 
-def test_the_case_after_all_of_these_is_replayed(replays: dict[str, Replay]) -> None:
+def test_the_case_after_these_failures_is_replayed(replays: dict[str, Replay]) -> None:
     assert replays["after"].state is ReplayState.DONE
     assert replays["after"].reference == {}
 
@@ -237,7 +237,7 @@ def test_an_entry_that_cannot_be_read_is_a_miss(project: Project, text: str) -> 
     assert (found.state, found.cached) == (ReplayState.DONE, False)
 
 
-def test_what_is_above_the_bounds_starts_no_worker_and_is_not_kept(project: Project) -> None:
+def test_a_replay_above_the_bounds_starts_no_worker_and_is_not_kept(project: Project) -> None:
     tasks = project.find_tasks("keep")
     for bounds in (Bounds(seconds=1e-9), Bounds(memory=1)):
         found = project.replay(tasks, bounds=bounds)["keep"]
@@ -252,7 +252,7 @@ SCRIPT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
 from pathlib import Path
-from tests.replay.test_service import Project
+from tests.replay.test_replay_service import Project
 project = Project(folder=Path(sys.argv[1]), cache=Path(sys.argv[2]))
 project.replay(project.find_tasks("hang"), timeout=600.0)
 """
