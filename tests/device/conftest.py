@@ -28,7 +28,7 @@ SECONDS = 600.0
 
 @dataclass
 class Bench:
-    """Compares what tests say that a device computed, through `python -m ligerdiag.device.comparison_worker`."""
+    """Compares results that tests ascribe to a device, through `python -m ligerdiag.device.comparison_worker`."""
 
     cases: Mapping[str, CaseSpec]
     artifacts: Mapping[str, Path]

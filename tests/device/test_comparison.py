@@ -19,7 +19,7 @@ OUTPUTS = {"missed": STALE, "largest": NEITHER, "seen": FRESH, "sign": FRESH, "t
 
 
 def run(bench: Bench, case_id: str = "readers") -> list[Arrays]:
-    """What a device computes that does as its schedule says; copies that may be spoilt."""
+    """Returns the results of a device that follows its schedule; copies that tests may modify."""
     _, draws = bench.replay(case_id)
     return [{name: array.copy() for name, array in draw["actual"].items()} for draw in draws]
 
@@ -70,7 +70,7 @@ def test_the_distance_is_that_of_the_least_decisive_draw(bench: Bench, unchanged
     for name, output in unchanged.outputs.items():
         assert output.distance == min(compute_error(draw["stale"][name], draw["intended"][name]) for draw in draws)
     assert unchanged.outputs["total"].distance == 0
-    # without the kernel it is half of what it should be
+    # without the kernel it is half of the intended value
     assert unchanged.outputs["seen"].distance == pytest.approx(0.5)
 
 

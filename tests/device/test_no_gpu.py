@@ -47,7 +47,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def make_request(project: Path, case_id: str, file: str = "mine.py") -> DeviceRequest:
-    """What `check --device` asks a worker."""
+    """The request of `check --device` to a worker."""
     cache = project.parent / "cache"
     return DeviceRequest(
         compile=CompileRequest(

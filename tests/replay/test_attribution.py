@@ -43,7 +43,7 @@ def test_the_stale_prediction_with_rounding_is_stale() -> None:
     numbers = compare_output(STALE * np.float32(1 + 1e-6), INTENDED, STALE, tolerance=TOLERANCE)
     assert numbers.attribution == Attribution.STALE
     assert numbers.stale_error < 1e-5
-    # two independent normal arrays are sqrt(2) apart; the sample of 3072 says so to some percent
+    # two independent normal arrays are sqrt(2) apart; a sample of 3072 shows it to some percent
     assert numbers.error == pytest.approx(math.sqrt(2), rel=0.1)
     assert numbers.error == pytest.approx(numbers.distance, rel=1e-5)
 

@@ -24,7 +24,7 @@ def draw(size: int = SIZE) -> np.ndarray:
 
 
 def watch(kernel: str, operands: Any, outputs: Any, **fields: Any) -> LaunchNumbers:
-    """What replay sees; what the launch alone proves to be outside is among it."""
+    """Returns the findings of replay, which include the accesses that the launch alone proves to be out of bounds."""
     fields = {"grid": (PROGRAMS,), "constants": CONSTANTS, **fields}
     *_, (seen,) = run(f"{grid_kernels.__name__}.{kernel}", operands, outputs, **fields)
     fields.pop("share", None)
@@ -42,7 +42,7 @@ def watch(kernel: str, operands: Any, outputs: Any, **fields: Any) -> LaunchNumb
 
 
 def prove_outside(kernel: str, operands: Any, outputs: Any, **fields: Any) -> list[tuple[int, OutsideAccess]]:
-    """(buffer, access) of what is outside whatever the data."""
+    """Returns (buffer, access) of the accesses that are out of bounds for any data."""
     call = make_call(f"{grid_kernels.__name__}.{kernel}", operands, outputs, **fields)
     effects = compute_kernel_effects(
         parse_configurations(call.proto.custom_call_target, call.proto.backend_config),

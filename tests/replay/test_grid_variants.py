@@ -59,7 +59,7 @@ NOTHING: set[str] = set()
 
 # fmt: off
 LAUNCHES: dict[str, Launch] = {
-    # sums onto an output that nobody has set
+    # sums onto an output that is not zeroed
     "a sum by atomics": Launch("sum_rows", (X,), (zeros(1),), (8,), {UNWRITTEN}, B),
     "a sum by atomics, zeroed": Launch("sum_rows", (X,), (zeros(1),), (8,), NOTHING, B, zeroed=(0,)),
     "a sum by atomics of one program": Launch("sum_rows", (X,), (zeros(1),), (1,), {UNWRITTEN}, {"BLOCK": 128}),

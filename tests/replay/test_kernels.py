@@ -161,7 +161,7 @@ def test_scalars_and_constants_have_the_types_that_jax_triton_gives_them() -> No
     )
     # a Python float is an fp64: the product is one of doubles
     assert np.array_equal(product, x.astype(np.float64) * 0.1)
-    # and a 1 is no i32 but a constant, which takes the type of what it is added to
+    # and a 1 is a constant and no i32: it takes the type of the value that it is added to
     assert kept.tolist() == [0.1, 8.0, -128.0]
 
 

@@ -80,9 +80,7 @@ def test_an_output_that_relies_on_all_iterations_is_undecided(compiler: Compiler
     whole, part = replay(program), replay(program, list_loops(program.artifact))
     assert {one.attribution for one in whole.outputs.values()} == {Attribution.FRESH}
     assert part.outputs["seen"].attribution is Attribution.FRESH
-    if (
-        part.outputs["times"].attribution is not Attribution.FRESH
-    ):  # XLA writes the number of iterations behind the loop
+    if part.outputs["times"].attribution is not Attribution.FRESH:  # XLA uses the number of iterations after the loop
         assert part.outputs["times"].attribution is Attribution.UNDECIDED
         assert part.reason == "`times` changes where loops are cut short: `--full` decides"
 

@@ -82,7 +82,7 @@ CASES += (Case(name="infinite", function=lambda x: {"y": x / 0}, args=(Arg(shape
 
 @dataclass
 class Project:
-    """A folder with cases, and a cache of its own."""
+    """A folder with cases and a separate cache."""
 
     folder: Path
     cache: Path
@@ -125,7 +125,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture
 def project(shared: Project, tmp_path: Path) -> Iterator[Project]:
-    """The same, with a cache of its own."""
+    """The same, with a separate cache."""
     cache = tmp_path / "cache"
     for name in ("artifacts", "index"):
         shutil.copytree(shared.cache / name, cache / name)

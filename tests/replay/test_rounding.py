@@ -26,7 +26,7 @@ def measure(body: str, *arguments: np.ndarray, tolerance: float = 1e-4) -> float
 
 
 def test_an_output_that_loses_digits_is_not_called_wrong(shared_cache: Path) -> None:
-    """XLA sums the same terms in another order; suffix sums are what remains of two large sums."""
+    """XLA sums the same terms in another order; suffix sums are the difference of two large sums."""
     options = api.CheckOptions(selectors=(cancelling.__file__,), cache_directory=shared_cache)
     (case,) = api.check(options).cases
     assert not case.disagreements
@@ -39,7 +39,7 @@ def test_an_output_that_loses_digits_is_not_called_wrong(shared_cache: Path) -> 
 
 
 def test_the_rounding_of_a_cancelling_sum_is_measured() -> None:
-    """1e4 terms of 1, less 1e4 and 1: what remains is 1, and a rounding of the sum is some 1e-3 of it at most."""
+    """1e4 terms of 1, less 1e4 and 1: the rest is 1, and a rounding of the sum is some 1e-3 of it at most."""
     body = """{
   x = f32[10000] parameter(0)
   zero = f32[] constant(0)
@@ -67,7 +67,7 @@ def test_two_constants_that_xla_folds_move_a_sum_as_a_whole() -> None:
   ROOT out = f32[] reduce(wide, zero), dimensions={0}, to_apply=add
 }"""
     found = measure(body, np.random.default_rng(0).uniform(1, 2, 65536).astype(ml_dtypes.bfloat16), tolerance=1e-7)
-    assert found >= 8 * 2.0**-9  # alone, roundings to the nearest come to 2**-9 / 256
+    assert found >= 8 * 2.0**-9  # independent roundings to nearest would add up to 2**-9 / 256
 
 
 def test_scaled_narrow_floats_round_one_way() -> None:
@@ -85,7 +85,7 @@ def test_scaled_narrow_floats_round_one_way() -> None:
   ROOT out = f32[] reduce(back, zero), dimensions={0}, to_apply=add
 }"""
     found = measure(body, np.random.default_rng(0).uniform(1, 2, 65536).astype(ml_dtypes.float8_e4m3fn), tolerance=1e-7)
-    assert found >= 8 * 0.03  # alone, roundings to the nearest come to 2**-4 / 256
+    assert found >= 8 * 0.03  # independent roundings to nearest would add up to 2**-4 / 256
 
 
 @pytest.mark.parametrize("operation", ["add(x, x)", "multiply(x, x)", "exponential(x)", "negate(x)", "maximum(x, x)"])
@@ -95,7 +95,7 @@ def test_a_program_in_good_condition_keeps_its_tolerance(operation: str) -> None
 
 
 def test_operations_that_only_move_or_compare_are_exact() -> None:
-    """A maximum is one of its operands: whoever asks where it stands finds it."""
+    """A maximum equals one of its operands bit for bit, so a search for it finds one."""
     body = """{
   x = f32[64] parameter(0)
   same = pred[64] compare(x, x), direction=EQ

@@ -53,7 +53,7 @@ def test_unwritten_memory_is_nan() -> None:
 
     class Lazy(Doubling):
         def launch(self, *arguments: object, **names: object) -> None:
-            """Leaves its output as it is."""
+            """Leaves its output unchanged."""
 
     schedule = ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Lazy())
     assert np.isnan(schedule.execute([[X]])[0][0]).all()
@@ -269,4 +269,4 @@ def test_a_declared_output_of_a_kernel_in_a_fusion_is_its_operand_only_where_it_
     declared = SLICED.replace('"triton_kernel_call"', '"triton_kernel_call", output_to_operand_aliasing={{}: (0, {})}')
     output, rest = run_sliced(declared)
     assert rest == [[-1, -2, -3, -4], [-20, -40, -60, -80]]
-    assert output == [10, 20, 30, 40]  # what the kernel stores through the output's own pointer
+    assert output == [10, 20, 30, 40]  # stored by the kernel through the output's own pointer

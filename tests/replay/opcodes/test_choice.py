@@ -54,7 +54,7 @@ def test_the_total_order_places_nan_and_negative_zero(dtype: str, direction: str
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_the_larger_and_the_smaller_of_two_numbers(name: str, dtype: Any) -> None:
     left, right = build_pairs(dtype)
-    if dtype.kind not in "biu":  # which of two zeros comes out is nobody's promise
+    if dtype.kind not in "biu":  # either of two zeros may come out
         left, right = left + dtype.type(0), right + dtype.type(0)
     compare_with_xla_cpu(getattr(lax, name), left, right, x64=True)
 

@@ -104,7 +104,7 @@ def test_bits_are_read_as_another_type(source: Any, target: Any) -> None:
     shape = (3, 5, ratio) if ratio > 1 else (3, 5)
     count = int(np.prod(shape)) * source.itemsize
     words = np.random.default_rng(2).integers(0, 256, count, np.uint8)
-    words[words % 128 == 127] = 0  # no NaN, whose payload nobody promises
+    words[words % 128 == 127] = 0  # no NaN, whose payload is unspecified
     values = words.view(source).reshape(shape)
     compare_with_xla_cpu(lambda x: lax.bitcast_convert_type(x, target), values, x64=True)
 

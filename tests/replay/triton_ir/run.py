@@ -36,7 +36,7 @@ def build_launch(file: Path, launch: Launch, *, optimized: bool = False) -> tupl
 def run_launch(
     file: Path, launch: Launch, *, optimized: bool = False, options: GridOptions | None = None
 ) -> tuple[dict[str, Any], GridOutcome]:
-    """Returns the arguments afterwards, and what was seen."""
+    """Returns the arguments afterwards, and the outcome."""
     module, entry = build_launch(file, launch, optimized=optimized)
     arguments = launch.copy()
     names = [name for name in _get_names(file, launch) if name in arguments]

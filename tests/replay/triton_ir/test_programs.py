@@ -176,7 +176,7 @@ def test_a_lock_is_taken_in_turn_where_meetings_are_not_looked_for() -> None:
 
 
 def test_memory_that_two_arguments_share_in_part() -> None:
-    """o lies one row behind x."""
+    """o begins one row after x."""
     memory = np.arange(40, dtype=np.float32)
     before = memory.copy()
     launch = Launch(
