@@ -1,13 +1,13 @@
 """Runs a launch again in other orders of its programs, and compares: does the order show in the results?
 
-Programs that touch none of each other's bytes have the same results in any order. Programs that do touch them run again
+Programs that touch none of each other's bytes have the same results in any order. Other launches run again
 from last to first, whatever that costs; so do those whose atomic operations show their order (see `find_atomic_order`).
 If both orders agree and one program reads what another writes, they also run concurrently, operation by operation: then
 two programs that load, add and store lose one of the two sums, which they do not one after the other. A kernel whose
 programs wait for each other, as at a lock, does not run concurrently, because nothing behind the lock does.
 
-An operand and the output that shares its bytes also get bytes of their own, except those that the launcher zeroes for
-both. This says nothing about a kernel that writes through the operand. If atomics were used, a difference within
+An operand and the output that shares its bytes are also unshared, except bytes that the launcher zeroes for both. This
+says nothing about a kernel that writes through the operand. If atomics were used, a difference within
 rounding is no race.
 """
 
@@ -29,7 +29,7 @@ _MOST_ROUNDS = 20_000
 """Rounds of a loop in a concurrent run; a program that takes more is waiting for another one."""
 
 MOST_ALONE = 1024
-"""The most programs of a launch that run one by one if their atomic operations meet; in a batch they run branch by
+"""The most programs of a launch to run one by one if their atomic operations meet: in a batch, programs run branch by
 branch."""
 
 ROUNDING = 1e-5
@@ -120,9 +120,9 @@ def _explain(launched: RepeatableLaunch, differences: Sequence[float]) -> GridRa
     before, after, meetings = launched.before, launched.after, launched.meetings
     operands = range(launched.operands)
     written = [i for i in operands if launched.list_sharing(i) or not have_same_bits(before[i], after[i])]
-    is_drawn = bool(launched.ordered_atomics) and not meetings
+    only_atomics_meet = bool(launched.ordered_atomics) and not meetings
     met = [i for i in written if not meetings or any(_is_met(after, i, one) for one in meetings)]
-    if is_drawn:
+    if only_atomics_meet:
         met = []  # where atomics meet, nothing is overwritten in place
     other_meetings = [one for one in meetings if not any(_is_met(after, i, one) for i in met)]
     own = {i: differences[i] for i in met if differences[i] > ROUNDING}

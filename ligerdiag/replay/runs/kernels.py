@@ -143,7 +143,6 @@ class _Observations:
     meetings: tuple[ProgramMeeting, ...] = ()
     tried: OrderTried = OrderTried.NONE
     largest: float = 0.0
-    programs: int = 1
     old_reads: dict[int, UnwrittenRead] = field(default_factory=dict[int, UnwrittenRead])
     outside: dict[tuple[SourceLine | None, str, int | None], OutsideAccess] = field(
         default_factory=dict[tuple[SourceLine | None, str, int | None], OutsideAccess]
@@ -156,7 +155,7 @@ _NO_OBSERVATIONS = _Observations(kernel="", operands=0)
 class KernelRunner:
     """Runs the kernels of custom calls and records what their launches do.
 
-    check_seconds: look for races in launches that are estimated to take at most these seconds. checks: in at most so
+    check_seconds: look for races in launches that are estimated to take at most these seconds. checks: in at most this
     many launches of each call. modules: by sha256 of a module's Triton IR, the file with its operations as another
     Triton parsed it.
     """
@@ -231,7 +230,7 @@ class KernelRunner:
                 seen.racing[operand] = max(seen.racing.get(operand, 0.0), difference)
             if races.order > seen.order or (races.largest > seen.largest and not seen.order):
                 seen.order, seen.meetings = races.order, races.meetings
-                seen.largest, seen.tried, seen.programs = races.largest, races.tried, launch.programs
+                seen.largest, seen.tried = races.largest, races.tried
         restore_booleans([outputs[number] for number in watch.watched_outputs])
 
     def numbers(self) -> tuple[LaunchNumbers, ...]:
