@@ -5,16 +5,16 @@
     <root>/replays/<sha256 of the question>.json                             the same, for results of replay
     <root>/toolchains/<name>-<hash of the pins>/                             see `toolchains.environments`
     <root>/effects/<sha256 of a custom call>.json                            see `effects.isolated`
-    <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchains.toolchain` for the last
-    three
+    <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchains.toolchain`
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It is valid as long as
 every project file that was imported for the answer keeps its sha256. A file that cannot be read is a miss, and so is an
 entry whose question or key is not the one that was looked up. Failures are never kept.
 
 An artifact is built in a temporary sibling directory and renamed into place, so no process sees a partial one. A
-process that compiles a key holds its lock; others that want the same program wait and then find it. The kernel drops
-the lock of a process that dies. A damaged or outdated artifact is renamed away before the new one takes its place.
+process that compiles a key holds its lock; others that want the same program wait and then find it. The operating
+system drops the lock of a process that dies. A damaged or outdated artifact is renamed away before the new one takes
+its place.
 
 The cache does not trust files that others can write: it refuses a folder that another user owns or that others may
 write to. The next process removes the remains of one that died (see `scratch_folders`).

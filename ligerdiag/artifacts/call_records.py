@@ -1,5 +1,4 @@
-"""Records of an artifact beside its modules: placements of inputs and outputs, moved Refs, and readers that can be
-tied.
+"""Records of an artifact beside its modules: placements of inputs and outputs, moved Refs, and readers to tie.
 
 Device numbers are the partition ids of the SPMD module.
 """

@@ -1,5 +1,4 @@
-"""Compares a GPU's results with program order and with the replay, on the CPU: `python -m
-ligerdiag.device.comparison_worker`.
+"""The comparison worker: compares a GPU's results with program order and with the replay, on the CPU.
 
 Program order gives the intended result, as for a replay. Tensor cores round the f32 operands of a product to TF32
 unless the program asks for more precision. Replay does not imitate this, so an output that agrees with program order is

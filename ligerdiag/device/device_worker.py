@@ -1,5 +1,4 @@
-"""Compiles one case after another for the GPUs of this machine, runs each and times it: `python -m
-ligerdiag.device.device_worker`.
+"""The device worker: compiles one case after another for the GPUs of this machine, runs it and times it.
 
 The artifact is built as for a described target, tags included, except that XLA queries the devices and autotunes on
 them. Arguments are drawn on the CPU, as for a replay, and copied to the devices for each run, because a kernel may

@@ -1,13 +1,12 @@
-"""Replays the modules of a foreign dump: draws arguments by shape and dtype, or reads those that XLA wrote; imports and
-runs nothing of it.
+"""Replays the modules of a foreign dump on drawn arguments, or on those that XLA wrote; imports nothing from it.
 
 The program needs tags, which give its order (see `analysis.provenance`). Arguments are drawn as `check` draws those of
 a case without draws, but each from its own seed, because equal arguments hide errors. A dump does not say how arrays
 are placed on several devices, so only modules for one device are replayed.
 
-A dump has the program after MLIR folded it. For some values nobody can tell whether autodiff meant them from before or
-after a kernel, and some it surely meant from before. Program order decides nothing for outputs that depend on them:
-they are undecided.
+A dump has the program after MLIR folded it. For some values it is undecidable whether autodiff meant the version before
+or after a kernel; for others it surely meant the one before. Program order decides nothing for outputs that depend on
+them: they are undecided.
 
 A replay whose estimate exceeds the bounds has its most expensive loops cut short (see `runs.loop_cuts`), or is refused
 before anything is drawn. The caller has to end an endless loop. Kernels are read from files in which workers have

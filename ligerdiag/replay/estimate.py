@@ -6,7 +6,7 @@ an element's time for each element that it makes or reduces. Products use all co
 
 A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, starting from a
 constant; otherwise, in the program as written, by the longest loop of the optimized module. Without any of these it
-counts once, and `notes` says so. A loop that is cut short counts its remaining iterations. Of a conditional's branches
+counts once, and `notes` says so. A loop that is cut short counts as often as it then runs. Of a conditional's branches
 the most expensive one counts.
 
 The launches of both runs of the program are remembered, so they count once. In the schedule they count again, because

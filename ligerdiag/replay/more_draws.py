@@ -1,5 +1,4 @@
-"""Replays several draws of a case's arguments: does an output equal program order's, or did one draw only fail to show
-that it does not?
+"""Replays several draws of a case's arguments, because the numbers of one draw may hide that an output is wrong.
 
 `python -m ligerdiag.replay.more_draws` is the worker. In each draw an output's ratio is its error over the largest of a
 few samples of program order in which every rounding moves at random (see `runs.rounding`), and at least over the

@@ -61,7 +61,8 @@ def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay 
 
 
 def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
-    """Returns the available bytes: the kernel's estimate, or the rest of a container's limit if that is less."""
+    """Returns the available bytes: the operating system's estimate, or the rest of a container's limit if that is
+    less."""
     found = [_read_meminfo(meminfo), *_read_group(group)]
     return max(0, min(found))
 
@@ -175,7 +176,8 @@ def render_replay_answer(answer: ReplayAnswer) -> str:
 def _keep_freed_memory() -> None:
     """Makes glibc keep the memory of freed arrays for later ones; does nothing with another C library.
 
-    By default glibc returns each large array at once, and the kernel has to clear pages for the next one: a fifth of
+    By default glibc returns each large array at once, and the operating system has to clear pages for the next one: a
+    fifth of
     the time of a large case, more on a virtual machine.
     """
     with suppress(OSError, AttributeError):

@@ -1,2 +1,1 @@
-"""Toolchains: the versions of jax, jax-triton and triton that compile, their environments, and the GPUs they compile
-for."""
+"""Toolchains: versions of jax, jax-triton and triton, their environments, and the GPUs for which they compile."""

@@ -1,5 +1,4 @@
-"""The toolchains that ligerdiag can make, as `toolchains.toml` pins them, and one for each release of jax between
-them."""
+"""The toolchains that `toolchains.toml` pins, and one for each release of jax between them."""
 
 import re
 import tomllib

@@ -1,11 +1,10 @@
-"""The main loop of a worker process: answers each job, one line of JSON, with one line; or, as a template, forks
-workers.
+"""The main loop of a worker process: answers each line of JSON with one line, or, as a template, forks workers.
 
 Jobs and answers go over the socket that was standard input at the start. Everything that the program, JAX or XLA print
 during a job goes to the job's log, up to the message of an abort. A worker takes the cases of one source only and
 refuses any other; the parent then asks another worker. A worker that dies leaves no core file. When memory runs out,
-the kernel is asked to kill the worker and not its parent. A worker ends together with its parent (see `ending`), and
-the processes that it started, which share its process group, end with it.
+the operating system is asked to kill the worker and not its parent. A worker ends together with its parent (see
+`ending`), and the processes that it started, which share its process group, end with it.
 
 A process that has only done its imports is a template: it forks a worker whenever the parent asks for one, so no worker
 inherits side effects of another one's cases. A fork copies one thread alone, and a lock that another thread holds would

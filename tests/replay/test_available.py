@@ -1,4 +1,4 @@
-"""Available memory: the kernel's estimate, or the rest of a container's limit if that is less."""
+"""Available memory: the operating system's estimate, or the rest of a container's limit if that is less."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def write_group(folder: Path, limit: str, used: int, inactive: int) -> Path:
     return folder
 
 
-def test_a_machine_without_a_limit_has_the_kernels_estimate(meminfo: Path, tmp_path: Path) -> None:
+def test_a_machine_without_a_limit_has_the_systems_estimate(meminfo: Path, tmp_path: Path) -> None:
     assert compute_available_bytes(meminfo, tmp_path / "none") == MIB
     assert compute_available_bytes(meminfo, write_group(tmp_path, "max", 5, 0)) == MIB
 

@@ -1,5 +1,4 @@
-"""NumPy's dtypes for XLA's element types, the single rounding of each result, bitwise comparison, and conversions
-between types.
+"""NumPy's dtypes for XLA's element types, rounding of results, bitwise comparison, and conversions between types.
 
 Narrow floats compute in f32 and are rounded to the result's dtype once, as XLA:GPU does after it has normalized them.
 Only the element type of an instruction counts, because a computation of scalars may be called with whole arrays.

@@ -1,5 +1,4 @@
-"""`reduce`, `scan` and `reduce-window`: folds by a computation that combines two values (of each of `n` operands) into
-one.
+"""`reduce`, `scan` and `reduce-window`: folds by a computation that combines two values of each operand into one.
 
 Most reducers are a single operation, which NumPy has as a ufunc; any other one is called with whole arrays, element by
 element. A ufunc adds in f64 and rounds once; its other operations run narrow floats in f32. XLA's semantics rounds

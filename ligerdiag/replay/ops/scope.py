@@ -1,5 +1,4 @@
-"""The types of replay's values, the cells that store them in program order, and the interface of the program that an
-opcode may use.
+"""The types of replay's values, the cells that store them in program order, and the interface that opcodes get.
 
 A leaf is one cell; inside of a shard_map it may be one cell per device (`Spread`), each perhaps a piece of a cell
 outside (`Shard`). An array is never overwritten in place: a write gives its cell another array, so arrays can be

@@ -1,5 +1,4 @@
-"""Attribution: compares an output's numbers with the intended ones and with the stale ones, within what rounding
-explains.
+"""Attribution: compares an output's numbers with the intended and the stale ones, within the limits of rounding.
 
 The stale numbers are those of program order in isolated memory, where no kernel overwrites anything. Norms are
 Euclidean, computed in f64 from blocks. Errors are relative to ||intended|| or ||stale||; where that is 0, to the other

@@ -1,14 +1,14 @@
 """Runs a launch again in other orders of its programs, and compares: does the order show in the results?
 
-Programs that touch none of each other's bytes have the same results in any order. Other launches run again
-from last to first, whatever that costs; so do those whose atomic operations show their order (see `find_atomic_order`).
-If both orders agree and one program reads what another writes, they also run concurrently, operation by operation: then
-two programs that load, add and store lose one of the two sums, which they do not one after the other. A kernel whose
+Programs that touch none of each other's bytes have the same results in any order. Other launches run again from last to
+first, whatever that costs; so do those whose atomic operations show their order (see `find_atomic_order`). If both
+orders agree and one program reads what another writes, they also run concurrently, operation by operation: then two
+programs that load, add and store lose one of the two sums, which they do not one after the other. A kernel whose
 programs wait for each other, as at a lock, does not run concurrently, because nothing behind the lock does.
 
 An operand and the output that shares its bytes are also unshared, except bytes that the launcher zeroes for both. This
-says nothing about a kernel that writes through the operand. If atomics were used, a difference within
-rounding is no race.
+says nothing about a kernel that writes through the operand. If atomics were used, a difference within rounding is no
+race.
 """
 
 from collections.abc import Callable, Mapping, Sequence

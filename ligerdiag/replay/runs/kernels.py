@@ -1,5 +1,4 @@
-"""Runs the kernels of a program on bytes, from the Triton IR that their calls carry, and records observations of each
-launch.
+"""Runs kernels on bytes, from the Triton IR that their calls carry, and records observations of each launch.
 
 Before a launch, a canary fills each output that shares no bytes with another buffer. An element that still holds the
 canary afterwards was not written; if a kernel could have written that very value, a second canary has to agree. A

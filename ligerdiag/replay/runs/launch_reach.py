@@ -1,9 +1,8 @@
-"""Which outputs of the program a racing or incomplete kernel call reaches: runs the schedule again with that call
-altered.
+"""Finds the outputs that a racing or incomplete kernel call reaches: runs the schedule again with that call altered.
 
 A call whose results depend on the order of its programs runs in the order that showed this. It reaches an output that
-differs by more than rounding. All calls that read unwritten bytes, or leave elements unwritten, find other incomplete
-in their outputs, all in one run. Such a call reaches an output if a single bit differs and the output depends on the
+differs by more than rounding. All calls that read unwritten bytes, or leave elements unwritten, find other garbage in
+their outputs, all in one run. Such a call reaches an output if a single bit differs and the output depends on the
 call's results. If no output differs and some output is not finite, the run proves nothing. All other calls run as
 before.
 """

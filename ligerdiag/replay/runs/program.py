@@ -1,5 +1,4 @@
-"""Runs the program as its author meant it, every value in storage of its own, and finds the operation that makes its
-first NaN.
+"""Runs the program as its author meant it, each value in its own storage, and finds the origin of its first NaN.
 
 Program order has the rules of `analysis.program_order`, on numbers instead of dependence sets:
 

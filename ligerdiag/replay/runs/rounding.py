@@ -1,4 +1,4 @@
-"""How far the program's own roundings move an output, where its dtypes alone do not explain an error or a workaround
+"""Measures how far the program's own roundings move an output, where dtypes do not explain an error, or a workaround
 rounds.
 
 A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program

@@ -1,18 +1,18 @@
 """Devices and shards: the groups of a collective's devices, the shards of arrays, and the edges of a shard_map.
 
-Groups. The ids of a collective are those of partitions; a module with several replicas is not covered. Without a
-channel the ids are those of replicas: with one replica, each device is alone. With a channel, all-reduce, all-gather
-and reduce-scatter say by `use_global_device_ids` whether the ids are those of devices; if not, they name replicas, and
-all partitions of the one replica form one group. With a channel, the ids of other collectives are those of partitions,
-and no groups at all mean one of all devices. Groups come as a list, as an iota that is reshaped and transposed, or as
-axes of a mesh, of which the last one named moves fastest. XLA's own rules: xla/service/collective_ops_utils,
-xla/hlo/ir/replica_group.
+Groups of devices take part in a collective together. Its ids are those of partitions; a module with several replicas is
+not covered. Without a channel the ids are those of replicas: with one replica, each device is alone. With a channel,
+all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether the ids are those of devices; if not,
+they name replicas, and all partitions of the one replica form one group. With a channel, the ids of other collectives
+are those of partitions, and no groups at all mean one of all devices. Groups come as a list, as an iota that is
+reshaped and transposed, or as axes of a mesh, of which the last one named moves fastest. XLA's own rules:
+xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
 
-Edges of a shard_map in program order, from one array to each device's shard and back. A shard is a piece of the array,
-and a body that returns all shards unchanged returns the array. JAX writes the edges as custom calls with the shardings
-of their values in shardy's syntax: `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>` gives for each dimension the
-mesh axes that split it, the major one first. Not covered: axes that stay automatic, parts of axes, meshes with their
-own order of devices.
+The edges of a shard_map lead from one array to each device's shard, and back, in program order. A shard is a piece of
+the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as custom calls with the
+shardings of their values in shardy's syntax: `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>` gives for each
+dimension the mesh axes that split it, the major one first. Not covered: axes that stay automatic, parts of axes, meshes
+with their own order of devices.
 """
 
 import math

@@ -1,5 +1,4 @@
-"""Operations that use memory or the grid: loads, stores, atomics, block pointers, tensor descriptors, program ids,
-prints and assertions.
+"""Operations on memory and the grid: loads, stores, atomics, block pointers, descriptors, program ids, prints, asserts.
 
 `tt.atomic_rmw` and `tt.atomic_cas` run program by program in order, and lane by lane within a program, whatever their
 semantics. A program's result is the value that it found at its turn; masked elements give zero. Accesses through block
