@@ -1,5 +1,4 @@
-"""Measures how far the program's own roundings move an output, where dtypes do not explain an error, or a workaround
-rounds.
+"""Measures how far roundings move an output of program order, for errors beyond its dtypes and for workarounds.
 
 A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program
 order, and XLA, which adds in another order, loses others. The dtypes do not show this. So the program runs again with

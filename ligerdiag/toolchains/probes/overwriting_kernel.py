@@ -1,5 +1,4 @@
-"""The smallest program that shows whether a toolchain works: a Triton kernel that overwrites its operand, and a reader
-of it.
+"""The smallest test program of a toolchain: a Triton kernel that overwrites its operand, and a reader of it.
 
 Pallas makes the kernel if jax-triton is not installed.
 """

@@ -1,5 +1,4 @@
-"""Operations that only move elements, and operations without operands: `arith.constant`, `ub.poison`, `llvm.mlir.undef`
-and `tt.make_range`."""
+"""Operations that only move elements, and operations without operands, such as `arith.constant` and `tt.make_range`."""
 
 import re
 from collections.abc import Callable
