@@ -163,7 +163,7 @@ def join_programs(
     if fault := find_buffer_fault(optimized, buffers):
         raise ArtifactError(f"the buffer assignment of `{optimized.name}` does not hold: {fault}")
     if not program.tags or any(_needs_order(one) and one.id not in program.tags for one in program.instructions):
-        raise NotCoveredError("a program whose operations are not all tagged: their order is not known")
+        raise NotCoveredError("a program whose operations are not all tagged, so that their order is unknown")
     _require_one_device(program, optimized)
     inputs = [parameter.shape for parameter in program.entry.parameters]
     outputs = [shape for _, shape in iterate_leaf_shapes(program.entry.root.shape)]
@@ -258,7 +258,7 @@ def load_snapshot(path: Path, program: HloModule) -> tuple[Array, ...]:
     except ArtifactError as error:
         raise ArtifactError(f"the arguments in `{path.name}`: {error}") from error
     except DecodeError as error:
-        raise ArtifactError(f"the arguments in `{path.name}`: not what XLA writes") from error
+        raise ArtifactError(f"the arguments in `{path.name}` are in no format that XLA writes") from error
     return arrays
 
 

@@ -72,7 +72,7 @@ def _read_meminfo(path: Path) -> int:
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
             return int(rest.split()[0]) << 10
-    raise OSError(f"`{path}` does not say how much memory is available")
+    raise OSError(f"`{path}` has no field `MemAvailable`")
 
 
 def _read_group(folder: Path) -> list[int]:

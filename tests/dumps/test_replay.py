@@ -237,7 +237,7 @@ def test_the_first_run_counts_and_one_whose_module_is_not_known_does_not(pick: P
         ("count", "of them, where the program takes"),
         ("short", "a constant of"),
         ("layout", "argument 0 has an inconsistent layout"),
-        ("bytes", "not what XLA writes"),
+        ("bytes", "no format that XLA writes"),
         ("gzip", "unpacks to more|is a gzip file|more than"),
     ],
 )
@@ -297,8 +297,8 @@ step(np.arange(22, dtype=np.float32).reshape(11, 2), (np.arange(22) % 3 == 0).re
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("--xla_dump_hlo_snapshots", "not what XLA writes"),
-        ("--xla_dump_hlo_unoptimized_snapshots", "not what XLA writes"),
+        ("--xla_dump_hlo_snapshots", "no format that XLA writes"),
+        ("--xla_dump_hlo_unoptimized_snapshots", "no format that XLA writes"),
         ("--xla_dump_hlo_unoptimized_snapshots --xla_dump_hlo_as_proto", "is cut off"),
     ],
 )

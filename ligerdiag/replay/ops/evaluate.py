@@ -136,7 +136,7 @@ class HloEvaluator:
         if opcode == "get-tuple-element":
             whole = operands[0]
             if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
-                raise ArtifactError(f"`{instruction.name}` takes an element of what is no tuple")
+                raise ArtifactError(f"`{instruction.name}` takes an element of a value that is no tuple")
             return whole[instruction.proto.tuple_index]
         if opcode in PASSED_ON:
             return operands[0]

@@ -170,16 +170,14 @@ def load_programs(artifact: Artifact) -> Programs:
     if fault := find_buffer_fault(optimized, buffers):
         raise ArtifactError(f"the buffer assignment of `{artifact.optimized}` does not hold: {fault}")
     if not is_tagged(program):
-        raise NotCoveredError("a program whose operations are not all tagged: their order is not known")
+        raise NotCoveredError("a program whose operations are not all tagged, so that their order is unknown")
     check_replicas(optimized)
     for module in (program, optimized):
         if len(module.entry.parameters) != len(artifact.provenance.inputs):
             raise NotCoveredError("a program with ordered effects, or whose constants are hoisted to arguments")
     where = artifact.provenance
     if len(where.output_placements) != len(where.outputs):
-        raise NotCoveredError(
-            "a program of which this version of XLA does not say how its outputs are split over devices"
-        )
+        raise NotCoveredError("a program whose output placements this version of XLA does not report")
     signature = Signature(
         inputs=where.inputs,
         outputs=where.outputs,

@@ -264,13 +264,15 @@ class _Run:
             case "get-tuple-element":
                 whole = operands[0]
                 if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
-                    raise ArtifactError(f"`{instruction.name}` takes an element of what is no tuple")
+                    raise ArtifactError(f"`{instruction.name}` takes an element of a value that is no tuple")
                 return whole[instruction.proto.tuple_index]
             case "call":
                 return self.run(called[0], operands)
             case "custom-call" if called and is_partitioned(instruction):
                 if len(called[0].parameters) != len(operands):
-                    raise ArtifactError(f"`{instruction.name}` has {len(operands)} operands, its computation others")
+                    raise ArtifactError(
+                        f"`{instruction.name}` has {len(operands)} operands for a computation of {len(called[0].parameters)}"
+                    )
                 return self.run(called[0], operands)
             case "while":
                 body, condition = called

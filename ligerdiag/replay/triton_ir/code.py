@@ -182,7 +182,7 @@ class Activation:
     def put(self, numbers: Sequence[int], values: Sequence[Value], active: Active) -> None:
         """Sets the values with these numbers; only those of the active programs if the block has run before."""
         if len(numbers) != len(values):
-            raise NotCoveredError("an operation with another number of results than it gives")
+            raise NotCoveredError("an operation that returns another number of results than its type says")
         for number, value in zip(numbers, values, strict=True):
             old = self.values.get(number) if self.merges and active is not None else None
             self.values[number] = value if old is None or active is None else select_programs(active, value, old)
