@@ -10,10 +10,10 @@ from typing import Annotated
 
 from ligerdiag.compile.cases.selectors import Selector
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.comparisons import Axis
 from ligerdiag.report.suppressions import ConfigEntry
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 DEFAULT_TARGETS = ("h100",)
 

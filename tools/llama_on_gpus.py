@@ -27,11 +27,11 @@ from kernels.llama.grid import MODES, choose_fused, compute_without_optimizer, m
 from kernels.llama.layout import LAYOUTS
 from kernels.llama.step import init_state
 from ligerdiag.artifacts.artifact import load_artifact
-from ligerdiag.artifacts.store import write_manifest
+from ligerdiag.artifacts.scratch_folders import write_manifest
 from ligerdiag.compile.cases.arguments import build_argument_specs
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering.lowering import LoweredCase, lower_case
-from ligerdiag.device.execution import build_device_mesh
+from ligerdiag.device.device_worker import build_device_mesh
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Verdict

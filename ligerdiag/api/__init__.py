@@ -9,7 +9,7 @@ from ligerdiag.report.baseline import load_baseline
 from ligerdiag.report.status import conclude
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
-from ligerdiag.toolchains.catalogue import list_targets
+from ligerdiag.toolchains.gpu_targets import list_targets
 
 __all__ = [
     "BisectOptions",

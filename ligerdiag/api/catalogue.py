@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import hold_key
+from ligerdiag.artifacts.cache import Cache, hold_key
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
@@ -21,15 +20,6 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.rules.registry import RULES
 from ligerdiag.rules.rule import Rule
 from ligerdiag.toolchains import toolchain as toolchain_module
-from ligerdiag.toolchains.catalogue import (
-    DEFAULT,
-    Target,
-    ToolchainSpec,
-    find_spec,
-    known_releases,
-    known_toolchains,
-    load_target,
-)
 from ligerdiag.toolchains.environments import (
     describe_toolchain,
     find_differences,
@@ -37,11 +27,13 @@ from ligerdiag.toolchains.environments import (
     locate_environment,
     provide_toolchain,
 )
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT, ToolchainSpec, find_spec, known_releases, known_toolchains
 from ligerdiag.workers.pool import Pool
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Templates
 
-PROBE = Path(toolchain_module.__file__).parent / "probes" / "in_place.py"
+PROBE = Path(toolchain_module.__file__).parent / "probes" / "overwriting_kernel.py"
 PROBE_TIMEOUT = 300.0
 MAXIMUM_DETAIL = 300
 SHOWN_VERSIONS = ("jax", "jax-triton", "triton")

@@ -19,7 +19,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.function_file import list_own_folders, read_function_file
 from ligerdiag.compile.cases.selectors import find_root
 from ligerdiag.compile.service import compile_cases, discover_cases, make_toolchain_step
-from ligerdiag.device.service import require_gpu
+from ligerdiag.device.device_service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
@@ -27,7 +27,7 @@ from ligerdiag.inspection.compilation import open_readers
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
-from ligerdiag.replay.service.service import ReplayTask, replay_artifacts
+from ligerdiag.replay.replay_service import ReplayTask, replay_artifacts
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
 from ligerdiag.report.json import compute_version
 from ligerdiag.report.status import conclude, parse_expectation, parse_expected_rules
@@ -37,11 +37,11 @@ from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import find_usual_root, resolve_roots
 from ligerdiag.text import count_of
-from ligerdiag.toolchains.catalogue import Target, load_target
 from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Templates
 
 _SHOWN = 3
 

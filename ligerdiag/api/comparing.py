@@ -11,14 +11,15 @@ from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.judging import ignore_progress
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.trials import TrialRunner
-from ligerdiag.device.service import require_gpu
+from ligerdiag.device.device_service import require_gpu
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.report.comparisons import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
-from ligerdiag.toolchains.catalogue import DEFAULT, SUFFIX, Target, load_target
+from ligerdiag.toolchains.gpu_targets import SUFFIX, Target, load_target
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 type BisectAxis = Callable[[TrialRunner, CaseSpec, Target, BisectOptions], Bisection]
 

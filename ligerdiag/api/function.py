@@ -27,7 +27,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.status import parse_expectation, parse_expected_rules
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.toolchains.toolchain import link_package

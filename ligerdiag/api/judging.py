@@ -8,7 +8,7 @@ from time import perf_counter
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult
-from ligerdiag.device.service import run_judged_cases
+from ligerdiag.device.device_service import run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
@@ -25,8 +25,8 @@ from ligerdiag.model.report import (
     refuse,
     refuse_for_bug,
 )
-from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
-from ligerdiag.replay.service.worker import ALONE_SECONDS
+from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask
+from ligerdiag.replay.replay_worker import ALONE_SECONDS
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import Pool

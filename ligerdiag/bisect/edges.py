@@ -31,7 +31,7 @@ from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import count_of, join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 
 
 def describe_reader(reader: TieSite) -> str:

@@ -32,7 +32,7 @@ from ligerdiag.model.jobs import CaseSpec, Flag, Variation
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import count_of, join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 
 TABLE = Path(__file__).parent / "flags.toml"
 

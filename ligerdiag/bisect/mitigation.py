@@ -35,7 +35,7 @@ from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import count_of, join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
 """Share of a time, and milliseconds, by which medians of the same program were seen to differ (docs/measurements)."""

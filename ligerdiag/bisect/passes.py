@@ -36,7 +36,7 @@ from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 
 DUMP = {"xla_dump_hlo_pass_re": ".*"}
 (_SHARED_BYTES,) = list_ids(RuleKind.SHARED_BYTES)

@@ -35,7 +35,7 @@ from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.catalogue import Target, list_targets, load_target
+from ligerdiag.toolchains.gpu_targets import Target, list_targets, load_target
 
 _NOT_EXECUTED = having(Trait.LAUNCHES_NOTHING)
 """Opcodes that run nothing: their places in a schedule mean nothing."""

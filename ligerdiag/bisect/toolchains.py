@@ -11,8 +11,9 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.catalogue import DEFAULT, Target, find_spec, known_toolchains
 from ligerdiag.toolchains.environments import has_environment, locate_environment
+from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec, known_toolchains
 
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
 """Packages whose versions the table shows."""

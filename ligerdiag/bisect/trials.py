@@ -21,15 +21,15 @@ from ligerdiag.compile.service import (
     discover_cases,
     make_toolchain_step,
 )
-from ligerdiag.device.service import require_gpu, run_judged_cases
+from ligerdiag.device.device_service import require_gpu, run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.model.findings import VERDICT_ORDER, DeviceRun, Finding, Replay, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Coverage, OnProgress, Progress, WrittenOperand
-from ligerdiag.replay.service.service import ReplayOptions, ReplayTask, replay_artifacts
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask, replay_artifacts
+from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.report.terminal.diagnostics import render_agreement_word
@@ -37,11 +37,12 @@ from ligerdiag.report.terminal.spans import compute_text
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.catalogue import DEFAULT, Target
 from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.pool import Pool, count_cores
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Templates
 
 
 @dataclass(slots=True, kw_only=True)

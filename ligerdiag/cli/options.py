@@ -19,7 +19,7 @@ from ligerdiag.run_options import Option
 
 if TYPE_CHECKING:
     from ligerdiag.config import Config as LoadedConfig
-    from ligerdiag.replay.service.worker import Bounds
+    from ligerdiag.replay.replay_worker import Bounds
 
 
 def make_command[Line](line: type[Line], run: Callable[[Line], None], order: str) -> Callable[..., None]:
@@ -152,7 +152,7 @@ class ReplayBounds:
 
     def make_bounds(self) -> "Bounds":
         """Returns the bounds. Raises typer.BadParameter for a size that cannot be parsed."""
-        from ligerdiag.replay.service.worker import Bounds
+        from ligerdiag.replay.replay_worker import Bounds
 
         return Bounds(seconds=self.replay_seconds, memory=parse_size(self.replay_memory), full=self.full)
 

@@ -31,7 +31,7 @@ from ligerdiag.sweep.cluster import open_cluster, run_tasks
 from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, locate_files, plan_sweep
 from ligerdiag.sweep.result_store import ResultStore, StoredResult, resolve_place
 from ligerdiag.sweep.task import find_case, is_of, run_task
-from ligerdiag.workers.shared_templates import keep_templates
+from ligerdiag.workers.template_server import keep_templates
 
 UNDONE = "the sweep was ended before its turn"
 PAGE_LETTERS = 16

@@ -2,7 +2,7 @@
 
 Without an address, a cluster of this machine starts and ends with the sweep, one worker a core. Its connections are
 encrypted with a key that nobody else has, because whoever reaches a worker can run anything on it. Its workers share
-the processes that have imported JAX (`workers.shared_templates`).
+the processes that have imported JAX (`workers.template_server`).
 
 Losing a worker costs only time: others do its tasks. A task is given up after it has lost its worker or its process
 `ATTEMPTS` times. Another task may have ended the worker, so the last attempt runs alone. At a scheduler that ran
@@ -25,7 +25,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Protocol
 
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
 
 ATTEMPTS = 3

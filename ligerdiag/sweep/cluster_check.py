@@ -27,9 +27,10 @@ from ligerdiag.sweep.campaign import UNDONE, describe_rate
 from ligerdiag.sweep.cluster import open_cluster, require_extra, run_tasks
 from ligerdiag.sweep.grid import SweepGrid, SweepPlan, SweepTask, plan_sweep
 from ligerdiag.sweep.task import answer_task
-from ligerdiag.toolchains.catalogue import DEFAULT, load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.toolchains.toolchain import current_toolchain
-from ligerdiag.workers.shared_templates import keep_templates
+from ligerdiag.toolchains.toolchain_table import DEFAULT
+from ligerdiag.workers.template_server import keep_templates
 
 _UNUSED = "a suppression that no case uses is not reported of a check on a cluster, where each worker sees one case"
 

@@ -35,8 +35,7 @@ from functools import cache as remember
 from hashlib import sha256
 from pathlib import Path
 
-from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import hold_key
+from ligerdiag.artifacts.cache import Cache, hold_key
 from ligerdiag.codec import FieldError, Json, as_int, encode_record, read_bool, read_float, read_object, read_strs
 from ligerdiag.compile.service import compute_sources_sha256, discover_cases, find_import_dependencies
 from ligerdiag.config import load_config, require_known
@@ -44,8 +43,9 @@ from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.case import SIZES, read_sizes
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import Progress
-from ligerdiag.toolchains.catalogue import DEFAULT, find_spec, load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.toolchains.toolchain import compute_important_environment, current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec
 from ligerdiag.workers.pool import Pool
 
 FORMAT = 3

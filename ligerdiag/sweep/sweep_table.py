@@ -31,7 +31,7 @@ from ligerdiag.report.html import INDEX, render_case_html
 from ligerdiag.report.html.matrix import MatrixCell, MatrixRow, render_matrix_html
 from ligerdiag.sweep.campaign import SweepReport, SweepRow
 from ligerdiag.sweep.grid import SweepColumn
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.untrusted_files import MAXIMUM_UNPACKED_RATIO, SANDBOX_ANSWER_BYTES, SMALL_UNPACKED_BYTES
 
 PAGES = "pages"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ligerdiag import api
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.codec import (
     FieldError,
     Json,
@@ -34,8 +34,8 @@ from ligerdiag.compile.service import find_artifact_dependencies
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.sweep.grid import SweepTask, compute_fingerprint, describe_task, locate_files, name_files
 from ligerdiag.sweep.result_store import ResultStore, StoredResult
-from ligerdiag.toolchains.catalogue import load_target
 from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.toolchains.toolchain import compute_important_environment
 from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES
 

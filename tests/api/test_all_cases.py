@@ -17,9 +17,9 @@ from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.findings import Finding, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.replay.runs.loops import find_trip_count
-from ligerdiag.replay.service.estimate import estimate_cuts
-from ligerdiag.replay.service.worker import Bounds, refuse
+from ligerdiag.replay.estimate import estimate_cuts
+from ligerdiag.replay.replay_worker import Bounds, refuse
+from ligerdiag.replay.runs.loop_cuts import find_trip_count
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from ligerdiag.report.json import load_schema, render_json
 from tests.api.conftest import EACH_LEVEL

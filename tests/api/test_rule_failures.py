@@ -18,7 +18,7 @@ from ligerdiag.report.json import render_json
 from ligerdiag.report.status import conclude
 from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.rules import registry
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"

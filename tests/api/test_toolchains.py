@@ -14,9 +14,9 @@ from ligerdiag.model.jobs import CaseSpec, DiscoverAnswer, DiscoverRequest, Sour
 from ligerdiag.model.report import CheckReport
 from ligerdiag.report.terminal.spans import compute_text
 from ligerdiag.report.terminal.summary import render_totals
-from ligerdiag.toolchains.catalogue import find_spec
 from ligerdiag.toolchains.environments import locate_environment
 from ligerdiag.toolchains.toolchain import Toolchain
+from ligerdiag.toolchains.toolchain_table import find_spec
 from tests.report.samples import make_case
 
 

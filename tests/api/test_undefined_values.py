@@ -82,7 +82,7 @@ def test_an_unwritten_read_names_the_call_the_line_that_reads_and_the_cure(unwri
 def test_the_first_nan_is_blamed_on_the_memory_and_not_on_the_arguments(unwritten: dict[str, CaseReport]) -> None:
     replay = unwritten["total"].replay
     assert replay is not None
-    assert "memory that nobody has written" in replay.reason
+    assert "unwritten memory" in replay.reason
     assert "arguments" not in replay.reason
 
 

@@ -11,7 +11,7 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Progress
 from ligerdiag.report.comparisons import Axis
 from ligerdiag.run_options import BisectOptions
-from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 
 type Load = Callable[[str], CaseSpec]
 

@@ -20,7 +20,7 @@ from ligerdiag.model.findings import (
     Verdict,
 )
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 
 CASE = CaseSpec(
     id="a", name="a", params=(), source=Source(root="/"), mesh={}, expected=None, about="", draws=""

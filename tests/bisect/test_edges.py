@@ -9,7 +9,7 @@ from ligerdiag.errors import CaseError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Progress
 from ligerdiag.report.comparisons import Axis
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import HARMLESS, INTEGER_OUTPUT, NO_READER, TWO_KERNELS, TWO_READERS, UNTRACEABLE
 

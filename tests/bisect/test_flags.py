@@ -12,7 +12,7 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import Variation
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import HARMLESS, UNTRACEABLE
 

@@ -11,7 +11,7 @@ from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.model.findings import Attribution, DeviceOutput, DeviceRun, Verdict
 from ligerdiag.report.comparisons import Axis, Bisection
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import TWO_READERS, make_file
 

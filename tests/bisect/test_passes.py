@@ -8,7 +8,7 @@ from ligerdiag.bisect.passes import bisect_passes
 from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.model.findings import Verdict
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import NO_READER, make_file
 

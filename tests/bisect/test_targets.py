@@ -8,7 +8,7 @@ from ligerdiag.bisect.targets import bisect_targets
 from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import InputError
 from ligerdiag.report.comparisons import Axis, Bisection
-from ligerdiag.toolchains.catalogue import Target, list_targets
+from ligerdiag.toolchains.gpu_targets import Target, list_targets
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import TWO_READERS, UNTRACEABLE
 

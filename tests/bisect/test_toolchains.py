@@ -11,9 +11,10 @@ from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.report.comparisons import Axis
-from ligerdiag.toolchains.catalogue import Target, find_spec
 from ligerdiag.toolchains.environments import has_environment, locate_environment
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.toolchains.toolchain_table import find_spec
 from tests.bisect.conftest import Load, ignore, make_options
 from tests.bisect.programs import TWO_READERS
 

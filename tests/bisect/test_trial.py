@@ -5,7 +5,7 @@ import pytest
 from ligerdiag.bisect.trials import Outcome, Trial
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Source, Variation
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 
 CASE = CaseSpec(
     id="a", name="a", params=(), source=Source(file="/a.py", root="/"), mesh={}, expected=None, about="", draws=""

@@ -9,7 +9,7 @@ from ligerdiag.model.findings import ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
 from ligerdiag.report.comparisons import Axis
-from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 from tests.bisect.conftest import Load, ignore
 from tests.bisect.programs import TWO_READERS, UNTRACEABLE
 

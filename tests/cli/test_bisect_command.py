@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.comparisons import Axis
 from ligerdiag.run_options import BisectOptions
 from tests.cli.conftest import FakeApi, RunCommand

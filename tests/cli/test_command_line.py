@@ -12,7 +12,7 @@ from ligerdiag.cli.options import parse_size, parse_targets
 from ligerdiag.errors import CompileError, InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.run_options import CheckOptions
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_report

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from ligerdiag.api.function import RunKeywords, make_check_options
 from ligerdiag.cli.options import fill_options, make_command
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.run_options import CheckOptions, Option
 
 

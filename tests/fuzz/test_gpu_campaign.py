@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.device.job import ComparisonAnswer, DeviceAnswer
+from ligerdiag.device.device_jobs import ComparisonAnswer, DeviceAnswer
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Attribution, DeviceOutput, Verdict
 from ligerdiag.model.report import Coverage, Inspection

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from tests.oracle.host_array import HostArray
 from tests.oracle.launch import Constant, KernelLaunch, Scalar
 from tests.oracle.narrow_floats import mind_narrow_floats, override

@@ -116,7 +116,7 @@ def compare_seed(seed: int, directory: str) -> dict[str, Any]:
     from dataclasses import asdict
 
     from ligerdiag.artifacts.artifact import load_artifact
-    from ligerdiag.replay.interpreter.scope import NotCoveredError
+    from ligerdiag.replay.ops.scope import NotCoveredError
     from tests.property.random_differentiated import make_case
     from tests.witness.comparing import Comparison, compare_case
 

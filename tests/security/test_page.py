@@ -73,7 +73,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         FOREIGN + "test_a_case_from_elsewhere_imports_nothing_from_where_the_user_stands",
     ),
     "Every process that we start gets": (
-        "tests/compile/test_worker_environment.py::test_a_worker_starts_with_what_is_installed_alone",
+        "tests/compile/test_worker_environment.py::test_a_worker_starts_with_installed_packages_only",
         "tests/security/test_trust.py::test_a_worker_stands_in_a_folder_of_its_own",
     ),
     "`python -m ligerdiag.cli` puts": (
@@ -133,12 +133,12 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "Processes that we start end with us": (
         "tests/effects/test_ended_parent.py::test_no_process_is_left",
-        "tests/replay/test_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
+        "tests/replay/test_replay_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
         "tests/sandbox/test_inspector.py::test_a_process_that_still_imports_ends_with_a_parent_that_is_killed",
     ),
     "Temporary folders are readable": (
-        "tests/compile/test_scratch_folder.py::test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not",
-        "tests/compile/test_scratch_folder.py::test_nobody_else_may_enter",
+        "tests/compile/test_scratch_folders.py::test_folders_of_a_killed_process_are_removed_and_folders_in_use_are_not",
+        "tests/compile/test_scratch_folders.py::test_other_users_may_not_enter_a_scratch_folder",
     ),
     "In modules that came from elsewhere": (
         "tests/analysis/test_belief.py::test_a_tag_of_what_is_computed_from_less_is_not",

@@ -31,8 +31,8 @@ from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
-from ligerdiag.replay.service.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
-from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.replay.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
+from ligerdiag.replay.replay_service import compute_environment
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
 from tools.fuzz.dask_campaign import judge_on_cluster

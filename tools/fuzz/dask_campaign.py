@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import batched
 from pathlib import Path
 
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.codec import decode_record, encode_record
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.report import OnProgress, Progress
@@ -20,7 +20,7 @@ from ligerdiag.sweep.campaign import describe_rate
 from ligerdiag.sweep.cluster import open_cluster, require_extra, run_tasks
 from ligerdiag.sweep.grid import compute_fingerprint
 from ligerdiag.sweep.task import TaskDied, UnfitWorker
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 from tools.fuzz.judged_programs import JudgedProgram, load_known
 from tools.fuzz.processes import Workload, append_row, read_processor_seconds, run_workloads
 

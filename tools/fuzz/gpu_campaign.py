@@ -24,30 +24,30 @@ from pathlib import Path
 from ligerdiag.api.judging import DRAWS
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.compile.service import discover_cases, make_request
-from ligerdiag.device.job import (
+from ligerdiag.device.device_jobs import (
     ComparisonAnswer,
     DeviceAnswer,
     DeviceRequest,
-    ask_to_compare,
     make_comparison_job,
+    make_comparison_request,
     make_device_job,
 )
-from ligerdiag.device.service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
+from ligerdiag.device.device_service import COMPARISON_WORKER, DEVICE_ENVIRONMENT, DEVICE_WORKER, RUNS, require_gpu
 from ligerdiag.ending import work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.model.findings import PROGRAM_ORDER, Attribution, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Inspection, Progress
-from ligerdiag.replay.service.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
-from ligerdiag.replay.service.service import compute_environment
+from ligerdiag.replay.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
+from ligerdiag.replay.replay_service import compute_environment
 from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.relative_errors import compute_worst
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool, count_cores
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Templates
 from tools.fuzz.campaign import write_contradictions
 from tools.fuzz.drawing import draw_program
 from tools.fuzz.judged_programs import (
@@ -243,7 +243,7 @@ def _judge_case(bench: _Bench, case: CaseSpec, program: RandomProgram) -> tuple[
         assert artifact is not None
         row = replace(row, device=answer.device, reference=dict(answer.errors))
         inspection = inspect_artifact(artifact, effects_cache=bench.cache.root / "effects", readers=bench.readers)
-        job = make_comparison_job(ask_to_compare(request, artifact.directory), bench.replays.timeout)
+        job = make_comparison_job(make_comparison_request(request, artifact.directory), bench.replays.timeout)
         compared = bench.replays.submit(job).result()
         row = describe_run(row, inspection, compared, answer)
         if not compared.not_covered:

@@ -13,8 +13,8 @@ from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport
-from ligerdiag.replay.service.more_draws import WRONG as FAR_ABOVE
-from ligerdiag.replay.service.more_draws import DrawsAnswer, Word
+from ligerdiag.replay.more_draws import WRONG as FAR_ABOVE
+from ligerdiag.replay.more_draws import DrawsAnswer, Word
 from ligerdiag.report.agreement import find_order_changes
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.codec import encode_record, parse_record
 from ligerdiag.ending import die_with_parent, watch_for_end, work_until_ended
 from ligerdiag.model.report import OnProgress, Progress
-from ligerdiag.workers.shared_templates import keep_templates
+from ligerdiag.workers.template_server import keep_templates
 
 _ROOT = Path(__file__).parents[2]
 _SPARE_SECONDS = 90.0
