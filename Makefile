@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels llama-grid versions corpus fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels llama-grid versions corpus fuzz fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -23,14 +23,14 @@ costs:
 	$(UV) run python -m tools.costs report/junit.xml
 
 docs:
-	$(UV) run python -m ligerdiag.render.rule_page docs/rules
+	$(UV) run python -m ligerdiag.report.rule_page docs/rules
 	$(UV) run python -m tools.cli_reference docs/cli.md
-	cp ligerdiag/render/schema.json docs/schema/ligerdiag-6.json
+	cp ligerdiag/report/schema.json docs/schema/ligerdiag-6.json
 
 docs-check:
-	$(UV) run python -m ligerdiag.render.rule_page docs/rules --check
+	$(UV) run python -m ligerdiag.report.rule_page docs/rules --check
 	$(UV) run python -m tools.cli_reference docs/cli.md --check
-	cmp ligerdiag/render/schema.json docs/schema/ligerdiag-6.json
+	cmp ligerdiag/report/schema.json docs/schema/ligerdiag-6.json
 
 # Runs the commands of README.md and docs/ and writes what they print; make examples PAGES="docs/tutorial.md" for one of them.
 examples:
@@ -62,6 +62,10 @@ versions:
 # two cores. After a change of the verdict; `python -m tools.corpus --help` says how to judge some, and how to add others.
 corpus:
 	$(UV) run python -m tools.corpus judge
+
+# Is ligerdiag right about random programs? make fuzz OPTIONS="--seed 5000 --count 1000" for others; --help lists the options.
+fuzz:
+	$(UV) run python -m tools.fuzz $(OPTIONS)
 
 # 50,000 mutations of what strangers may hand us, with claims about the verdicts afterwards; another thousand each night:
 # make fuzz-nightly SEED=$$(date +%Y%m%d)00000. An interrupted run says how to continue.

@@ -9,7 +9,7 @@ assert report.status is ligerdiag.Status.CLEAN, report.findings
 from importlib import import_module
 
 TYPE_CHECKING = False
-"""As type checkers know it: the module that has it takes longer to import than all of this."""
+"""Not imported from `typing`, which takes longer to import than this file."""
 
 if TYPE_CHECKING:
     from ligerdiag.api.function import check
@@ -45,8 +45,8 @@ _PLACES = {
     "CaseReport": "ligerdiag.model.report",
     "Status": "ligerdiag.model.report",
 }
-"""Names that are imported on first use: a worker needs none of them, and the command line is to be ended by Ctrl-C from its
-beginning, which is `__main__`."""
+"""Name to its module, which is imported on first use: a worker needs none of them, and `__main__`, which handles Ctrl-C
+during imports, must start first."""
 
 
 def __getattr__(name: str) -> object:

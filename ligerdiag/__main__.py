@@ -12,7 +12,7 @@ _INTERRUPTED = 130
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Ends the process at once: what is being imported may not see an exception."""
+    """Ends the process at once: a module that is being imported must not get an exception."""
     del number, frame
     os.write(2, b"interrupted\n")
     os._exit(_INTERRUPTED)
@@ -20,7 +20,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """Runs the command line, see `cli.main`."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody wants something of their own
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise the process has its own handler
         signal.signal(signal.SIGINT, _leave)
     from ligerdiag.cache_root import find_cache_root, keep_own_bytecode
 

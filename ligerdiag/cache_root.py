@@ -1,9 +1,9 @@
-"""The place of the cache, and Python's bytecode in it; see `artifacts.cache` for what else is there.
+"""The place of the cache, and Python's bytecode in it (`artifacts.cache` describes its other contents).
 
-Bytecode is kept there where nobody else keeps it. Images of containers often set PYTHONDONTWRITEBYTECODE, and uv installs
-sources alone: each process would compile what it imports anew, two of the three seconds that a worker takes for jax and
-triton, a quarter of a second for a command. Where a package was installed with its bytecode, or the user names a folder for
-it, nothing changes. Bytecode is code: it is never read from a folder that others may write to.
+Images of containers often set PYTHONDONTWRITEBYTECODE, and uv installs sources alone. Each process would then compile
+what it imports: that is two of the three seconds that a worker takes for JAX and Triton, and a quarter of a second for
+a command. So bytecode is kept in the cache if nobody else keeps it. Nothing changes if a package was installed with its
+bytecode, or the user names a folder for it. Bytecode is code: it is never read from a folder that others may write to.
 """
 
 import os
@@ -16,18 +16,17 @@ NO_BYTECODE, BYTECODE_FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 
 
 def find_cache_root(root: Path | None = None) -> Path:
-    """Returns the absolute path of the cache at `root`, by default that of LIGERDIAG_CACHE_DIR or the user's; makes
-    nothing."""
+    """Returns the absolute path of the cache: `root`, else LIGERDIAG_CACHE_DIR, else the user's. Creates nothing."""
     given = os.environ.get("LIGERDIAG_CACHE_DIR")
     if root is None and not given:
-        import platformdirs  # not in a toolchain's environment, whose workers are told where the cache is
+        import platformdirs  # not in a toolchain's environment, whose workers get LIGERDIAG_CACHE_DIR
 
         given = platformdirs.user_cache_dir("ligerdiag")
     return (root or Path(str(given))).absolute()
 
 
 def is_bytecode_missing(package: str) -> bool:
-    """Returns whether this interpreter would compile the package's sources in every process; does not import it."""
+    """Returns whether this interpreter would compile the package's sources in every process. Does not import it."""
     if not os.environ.get(NO_BYTECODE) or os.environ.get(BYTECODE_FOLDER):
         return False
     spec = find_spec(package)
@@ -38,12 +37,12 @@ def is_bytecode_missing(package: str) -> bool:
 
 
 def locate_bytecode(cache_root: Path) -> Path:
-    """Returns the folder below the cache's, whether it exists or not."""
+    """Returns the folder for bytecode, which need not exist."""
     return cache_root / "bytecode"
 
 
 def keep_own_bytecode(cache_root: Path) -> None:
-    """Makes this process read and write bytecode in the cache, for what it imports from now on."""
+    """Makes this process read and write the bytecode of later imports in the cache."""
     if is_bytecode_missing("typer") and _is_private(cache_root):
         sys.dont_write_bytecode = False
         sys.pycache_prefix = str(locate_bytecode(cache_root))

@@ -1,9 +1,9 @@
-"""Reads and writes plain records as JSON, with the standard library only. Nothing is unpickled, every type is checked.
+"""Reads and writes plain records as JSON, with the standard library only. Nothing is unpickled, and every type is
+checked.
 
-1. A record is a dataclass, an enum of strings, a path, a tuple, a frozen set, a mapping, or what JSON itself knows.
-2. An object of JSON has a dataclass's fields and no others; one that may be None may be left out.
-3. A mapping is an object where its keys are strings, else an array of pairs; its order stays.
-4. Of a union the first member that fits is taken.
+A record is a dataclass, an enum of strings, a path, a tuple, a frozen set, a mapping, or a plain JSON value. A JSON
+object has the fields of its dataclass and no others; a field that may be None may be missing. A mapping is an object if
+its keys are strings, otherwise an array of pairs; its order is kept. For a union, the first member that fits is taken.
 """
 
 import gzip
@@ -26,7 +26,7 @@ MAXIMUM_MESSAGE = 400
 
 
 class FieldError(ValueError):
-    """The JSON is not what was expected; the message names the field, on one line, whatever the field is called."""
+    """The JSON does not have the expected form; the message is one printable line that names the field."""
 
     def __init__(self, message: str) -> None:
         shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message[:MAXIMUM_MESSAGE])
@@ -34,7 +34,7 @@ class FieldError(ValueError):
 
 
 def parse_object(text: str | bytes) -> Json:
-    """Returns the JSON object in `text`; FieldError when there is none."""
+    """Parses a JSON object; raises FieldError for anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -49,7 +49,7 @@ def as_object(value: object, name: str) -> Json:
 
 
 def as_list(value: object, name: str) -> list[object]:
-    """`value` as an array."""
+    """Returns the value as an array; raises FieldError for anything else."""
     if not isinstance(value, list):
         raise FieldError(f"expected an array for `{name}` but got {value!r:.60}")
     return cast("list[object]", value)
@@ -62,7 +62,7 @@ def as_str(value: object, name: str) -> str:
 
 
 def as_int(value: object, name: str) -> int:
-    """`value` as an integer."""
+    """Returns the value as an integer; raises FieldError for anything else."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise FieldError(f"expected an integer for `{name}` but got {value!r:.60}")
     return value
@@ -89,7 +89,7 @@ def read_int(fields: Json, name: str) -> int:
 
 
 def read_count(fields: Json, name: str) -> int:
-    """The field as an integer that is not negative."""
+    """Returns the field as an integer that is not negative."""
     value = read_int(fields, name)
     if value < 0:
         raise FieldError(f"expected no negative number for `{name}` but got {value!r:.60}")
@@ -107,18 +107,13 @@ def read_float(fields: Json, name: str) -> float:
 
 
 def read_word[Word: StrEnum](kind: type[Word], fields: Json, name: str) -> Word:
-    """Returns the field as one of the words of `kind`."""
+    """Returns the field as a member of the enum `kind`."""
     return _as_word(kind, fields.get(name), name)
 
 
 def read_strs(fields: Json, name: str) -> tuple[str, ...]:
     """Returns the field as strings."""
     return tuple(as_str(item, name) for item in read_list(fields, name))
-
-
-def read_ints(fields: Json, name: str) -> tuple[int, ...]:
-    """Returns the field as integers."""
-    return tuple(as_int(item, name) for item in read_list(fields, name))
 
 
 def read_str_map(fields: Json, name: str) -> dict[str, str]:
@@ -132,7 +127,7 @@ def read_record[A](kind: type[A], fields: Json, name: str) -> A:
 
 
 def encode_record(value: object) -> Any:
-    """Returns a value that `json.dumps` can write; `decode_record` makes an equal value of it."""
+    """Returns the record as a value for `json.dumps`, from which `decode_record` makes an equal record."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str | Path):
@@ -149,12 +144,12 @@ def encode_record(value: object) -> Any:
 
 
 def decode_record[A](kind: type[A], value: object) -> A:
-    """Returns the value as `kind`, from what `json.loads` made of it; FieldError when it is not one."""
+    """Returns a value from `json.loads` as a record of that kind; raises FieldError if it is not one."""
     return _decode(kind, value, "document")
 
 
 def parse_record[A](kind: type[A], text: str | bytes) -> A:
-    """Returns the record in the JSON text; FieldError when there is none."""
+    """Parses a record from JSON text; raises FieldError if there is none."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -163,13 +158,13 @@ def parse_record[A](kind: type[A], text: str | bytes) -> A:
 
 
 def pack_record(value: object) -> bytes:
-    """Returns the record as JSON, as gzip: the same bytes for the same record."""
+    """Returns the record as gzipped JSON: the same bytes for the same record."""
     return gzip.compress(json.dumps(encode_record(value)).encode(), mtime=0)
 
 
 def unpack_record[A](kind: type[A], data: bytes, *, maximum: int) -> A:
-    """Returns the record that `pack_record` made the bytes of; FieldError when there is none, or it has more bytes than
-    `maximum`."""
+    """Returns the record in the bytes from `pack_record`; raises FieldError if it is not one or unpacks to more than
+    `maximum` bytes."""
     stream = zlib.decompressobj(wbits=31)
     try:
         text = stream.decompress(data, maximum)
@@ -241,7 +236,7 @@ def _is_written_as_str(kind: object) -> bool:
 
 
 def _decode_union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
-    """The message is that of the last member."""
+    """Returns the value as the first kind that fits; the error is that of the last kind."""
     if value is None and NoneType in kinds:
         return None
     *first, last = [kind for kind in kinds if kind is not NoneType]

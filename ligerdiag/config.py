@@ -1,14 +1,12 @@
-"""`[tool.ligerdiag]` of a pyproject.toml: what is allowed, what kernels do, and defaults of options.
+"""`[tool.ligerdiag]` of a pyproject.toml: suppressions, effects of kernels, and defaults of options.
 
-| key | value |
-|---|---|
-| `suppress` | array of tables: `rule` and `reason`; `case`, `kernel`, `output` and `source` are globs that narrow it |
-| `effects` | table from a custom-call target or kernel to its effects: see `effects.declared` |
-| `targets`, `fail_on`, `strict` | defaults of the options of the same names |
-| `baseline` | the same: path of the file, from the folder of the pyproject.toml |
+| key | value | |---|---| | `suppress` | array of tables: `rule` and `reason`; `case`, `kernel`, `output` and `source`
+are globs that narrow it | | `effects` | table from a custom-call target or kernel to its effects: see
+`effects.declared` | | `targets`, `fail_on`, `strict` | defaults of the options of the same names | | `baseline` | the
+same: path of the file, from the folder of the pyproject.toml |
 
-The file is that of the project where the command runs: the nearest pyproject.toml from the working directory upwards. One
-that came with what is inspected is not believed (`find_foreign_config`).
+The file is the nearest pyproject.toml from the working directory upwards. One that came with the inspected files is
+ignored (`find_foreign_config`).
 """
 
 import difflib
@@ -20,8 +18,8 @@ from typing import cast
 
 from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.findings import Severity
+from ligerdiag.report.suppressions import ConfigEntry
 from ligerdiag.rules.registry import get_rule
 
 NAME = "pyproject.toml"
@@ -49,12 +47,12 @@ class Config:
 
 
 def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = ()) -> Config:
-    """Returns what `path` says, or without one the nearest pyproject.toml from `directory` upwards; empty without any.
+    """Returns the configuration in `path`, else in the nearest pyproject.toml from `directory` upwards; empty without
+    one.
 
-    inspected: a file that came with these is passed over.
+    inspected: a pyproject.toml that came with these paths is ignored.
 
-    Raises InputError, in one line with file and key, for what is not as the table above has it, and for a `path` that has
-    no such table.
+    Raises InputError, in one line with file and key, for a wrong key or value, and for a `path` without such a table.
     """
     file = path or next((file for file in _list_files(directory) if not _came_with(file, inspected)), None)
     if file is None:
@@ -71,9 +69,9 @@ def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = 
 
 
 def find_foreign_config(directory: Path, inspected: Sequence[Path]) -> Path | None:
-    """Returns the pyproject.toml that would apply if it had not come with `inspected`; None if there is none.
+    """Returns the pyproject.toml that is ignored because it came with `inspected`; None if there is none.
 
-    The author of a dump does not decide which of its findings are allowed.
+    The author of a dump must not decide which of its findings are allowed.
     """
     nearest = next(_list_files(directory), None)
     return nearest if nearest is not None and _came_with(nearest, inspected) else None
@@ -85,7 +83,7 @@ def _list_files(directory: Path) -> Iterator[Path]:
 
 
 def _came_with(file: Path, inspected: Sequence[Path]) -> bool:
-    """Returns whether the file is anywhere in an inspected folder, or beside an inspected file."""
+    """Returns whether the file lies in an inspected folder, or beside an inspected file."""
     folder = file.resolve().parent
     return any(
         folder.is_relative_to(path.resolve()) if path.is_dir() else folder == path.resolve().parent
@@ -94,7 +92,7 @@ def _came_with(file: Path, inspected: Sequence[Path]) -> bool:
 
 
 def _read_table(file: Path) -> Mapping[str, object] | None:
-    """Returns the table [tool.ligerdiag], None where there is none."""
+    """Returns the table [tool.ligerdiag]; None if there is none."""
     try:
         with file.open("rb") as stream:
             top = cast("dict[str, object]", tomllib.load(stream))
@@ -179,7 +177,7 @@ def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
 
 
 def _read_words(value: object, key: str, where: str) -> str:
-    """Returns a string with something in it, on one line."""
+    """Returns a non-empty string on one line."""
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"expected a string with something in it for `{key}` in {where} but got {_describe(value)}")
     return " ".join(value.split())

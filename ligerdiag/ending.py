@@ -1,24 +1,11 @@
-"""Ends a run before its time, by Ctrl-C, SIGTERM or its time limit, and each of our processes with the one that
-started it.
+"""Ends a run early, by Ctrl-C, SIGTERM or its time limit; and ends our processes together with the one that started
+them.
 
-Ends a process of ours with the one that started it, however that one ended.
-
-1. A process that starts no others is killed by the kernel of the operating system, whatever it is doing
-   (`die_with_parent`). The thread that started it counts; those of a pool live as long as the pool.
-2. A process that runs a user's code may have started any others. It ends with its process group when the pipe from its
-   parent hangs up, at the latest a second after the parent is gone: a copy of the pipe's end may be in another process
-   (`end_group_with_parent`).
-3. A process that will fork must have no second thread then: it is watched only during its imports (`watch_parent`).
-
-How a run is ended before its time: by Ctrl-C, by SIGTERM, or by its time limit.
-
-1. While a run works (`work_until_ended`), the first of the three raises RunEnded, a KeyboardInterrupt, in the main
-   thread. The run stops waiting and keeps the results that it has.
-2. From then on, and from the end of the work on, the report is made and written: further signals wait for that, except
-   for a second Ctrl-C.
-3. Before the work begins there are no results to keep: Ctrl-C and SIGTERM have their usual effect.
-4. Work inside of work is part of it: what is ended inside is ended outside, and its own end is not that of the whole.
-5. Without `watch_for_end`, as in a program that calls ligerdiag, the signal handlers of that program stay in place.
+While a run works (`work_until_ended`), the first of the three events raises RunEnded, a KeyboardInterrupt, in the main
+thread. The run stops waiting and keeps its results. From then on, and from the end of the work on, the report is made
+and written, and further signals wait for it, except a second Ctrl-C. Before the work there are no results to keep, so
+Ctrl-C and SIGTERM have their usual effect. Work inside other work is part of it: what ends the inner one ends the outer
+one, too. Without `watch_for_end`, as in a program that calls ligerdiag, that program's signal handlers stay in place.
 """
 
 import ctypes
@@ -37,7 +24,11 @@ _MILLISECONDS = 1000
 
 
 def die_with_parent(parent: int) -> None:
-    """Has this process killed when its parent ends; ends it now where that is so already. parent: the process id."""
+    """Makes the kernel kill this process when its parent ends, or ends it now if the parent is gone. parent: its
+    process id.
+
+    For a process that starts no others. The thread that started it counts as the parent.
+    """
     with suppress(OSError, AttributeError):  # not on Linux: the caller of this follows its parent, too
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -45,12 +36,20 @@ def die_with_parent(parent: int) -> None:
 
 
 def end_group_with_parent(pipe: int) -> None:
-    """Watches, in a thread, the end of a pipe that the parent writes to; ends the process group when it hangs up."""
+    """Ends the process group when the pipe from the parent hangs up, or at most a second after the parent is gone.
+
+    For a process that runs a user's code, which may start any others: one of them may hold a copy of the pipe's end.
+    pipe: the descriptor that is watched, in a thread.
+    """
     threading.Thread(target=_watch, args=(pipe, os.getppid()), daemon=True).start()
 
 
 def watch_parent() -> Callable[[], None]:
-    """Ends this process and its group soon after its parent; returns what stops the watch and waits until it has."""
+    """Ends this process and its group soon after its parent; returns a function that stops the watch and waits for its
+    end.
+
+    For a process that will fork, during its imports: it must have no second thread when it forks.
+    """
     parent, is_over = os.getppid(), threading.Event()
 
     def watch() -> None:
@@ -83,7 +82,7 @@ def _end_group() -> None:
 
 
 class Ending(StrEnum):
-    """The event that ended a run before everything was done."""
+    """The event that ended a run early."""
 
     INTERRUPT = "Ctrl-C"
     TERMINATE = "SIGTERM"
@@ -91,7 +90,7 @@ class Ending(StrEnum):
 
 
 class RunEnded(KeyboardInterrupt):
-    """Raised in the main thread while a run works; `ending` says by what."""
+    """Raised in the main thread while a run works; `ending` is the event."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.value)
@@ -99,15 +98,15 @@ class RunEnded(KeyboardInterrupt):
 
 
 class Work:
-    """The result of a run's work: complete, or ended early."""
+    """The work of a run: complete, or ended early."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
-        """None: everything was done."""
+        """None if the work is complete."""
 
 
 class _Watch:
-    """The signals of one run."""
+    """Handles the signals of one run."""
 
     def __init__(self) -> None:
         self.is_over_time = False
@@ -123,7 +122,7 @@ class _Watch:
         self.is_working, self._is_finishing = False, True
 
     def handle(self, number: int, frame: object) -> None:
-        """The handler of SIGINT and SIGTERM; the timer sends SIGTERM, too."""
+        """Handles SIGINT and SIGTERM, which the timer sends, too."""
         del frame
         if os.getpid() != self._process:  # a child that was forked and runs no program of its own
             _die_of(number)
@@ -153,9 +152,9 @@ _watches: list[_Watch] = []
 
 @contextmanager
 def watch_for_end(time_limit: float | None = None) -> Generator[None]:
-    """Makes Ctrl-C, SIGTERM and the limit end what works in here, and nothing that is written afterwards; see 1 to 3.
+    """Makes Ctrl-C, SIGTERM and the limit end the work inside the block (`work_until_ended`), but not its report.
 
-    time_limit: seconds from now. Does nothing outside of the main thread, which alone gets signals.
+    time_limit: seconds from now. Does nothing outside the main thread, which alone gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -179,7 +178,7 @@ def watch_for_end(time_limit: float | None = None) -> Generator[None]:
 
 @contextmanager
 def work_until_ended() -> Generator[Work]:
-    """Ends its block at Ctrl-C, SIGTERM or the time limit, without an error: `ending` of what it yields says which."""
+    """Ends its block at Ctrl-C, SIGTERM or the time limit without an error; the yielded Work says which."""
     work = Work()
     watch = _watches[-1] if _watches else None
     is_part = watch is not None and watch.is_working
@@ -196,7 +195,7 @@ def work_until_ended() -> Generator[Work]:
 
 
 def _ring(watch: _Watch) -> None:
-    """Wakes the main thread, whatever it waits for; runs in the timer's thread."""
+    """Interrupts the main thread, whatever it waits for; runs in the timer's thread."""
     main = threading.main_thread().ident
     if main is not None:
         watch.is_over_time = True

@@ -1,10 +1,7 @@
-"""What can keep ligerdiag from looking: input, compile, artifact; and what a fault in a worker says of the user's
-line.
+"""Errors that keep ligerdiag from analysing, and the texts that describe them.
 
-Errors that keep ligerdiag from looking: input, compile, artifact. Findings live in `findings`, bugs are tracebacks.
-
-Each error is one line for the user: it names the thing and says what is expected. Its exit code is part of the command
-line's contract (`ligerdiag check --help`).
+Each error is one line for the user: it names a thing and says what was expected. Its exit code is part of the command
+line's contract (`ligerdiag check --help`). Findings are in `model.findings`; a bug of ligerdiag is a traceback.
 """
 
 import os
@@ -18,13 +15,13 @@ from typing import ClassVar
 
 
 class LigerdiagError(Exception):
-    """Base of everything that ligerdiag raises on purpose; `str(error)` is one line, lower case, no final stop."""
+    """Base of the errors that ligerdiag raises on purpose; `str(error)` is one line, lower case, without a final stop."""
 
     exit_code: ClassVar[int] = 3
 
 
 class InputError(LigerdiagError):
-    """The request cannot be met as given: no such file, case, target or rule, a mesh that does not fit (exit code 2)."""
+    """The request is wrong: no such file, case, target or rule, or a mesh that does not fit (exit code 2)."""
 
     exit_code: ClassVar[int] = 2
 
@@ -47,22 +44,22 @@ class CompileError(LigerdiagError):
 
 
 def describe_error(error: LigerdiagError) -> str:
-    """Returns one line: the error, with the last thing that the worker said where a worker failed."""
+    """Returns one line: the error, and for a failed worker the last line of its log."""
     said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
     return f"{error}: {said[-1].strip()}" if said else str(error)
 
 
 class ArtifactError(LigerdiagError):
-    """An artifact is truncated, hostile or of a form that we do not know (exit code 3)."""
+    """An artifact is truncated, hostile or of an unknown form (exit code 3)."""
 
 
 _MOST_LETTERS = 200
 
 
 def describe_bug(fault: Exception) -> str:
-    """`IndexError list index out of range (ld009.py:12)`: one line of something that we did not expect.
+    """Returns one line on a bug of ligerdiag, such as `IndexError list index out of range (ld009.py:12)`.
 
-    With LIGERDIAG_DEBUG the fault is raised again instead.
+    With LIGERDIAG_DEBUG, raises the fault again instead.
     """
     if os.environ.get("LIGERDIAG_DEBUG"):
         raise fault
@@ -72,22 +69,25 @@ def describe_bug(fault: Exception) -> str:
 
 
 class UsedWorkerError(LigerdiagError):
-    """A worker that holds one source was asked for another one, or for a changed file; the caller needs a fresh
+    """A worker that holds one source got a request for another one, or for a changed file: the caller needs a fresh
     worker."""
 
 
 CASE_PATH = "LIGERDIAG_CASE_PATH"
-"""Environment variable of a worker: the user's PYTHONPATH, in absolute paths; see `toolchain`, 5."""
+"""Environment variable of a worker: the user's PYTHONPATH, in absolute paths; see `toolchains.toolchain`."""
 MAXIMUM_MESSAGE = 400
 _MOST_PARTS = 5
-"""Of a group of exceptions that are shown."""
+"""Exceptions of a group that are shown."""
 _EXTRAS = {"jax_triton": "jax-triton"}
-"""Modules of packages that only some programs need, with the name of the extra that installs them."""
+"""Modules that only some programs need, with the extra that installs them."""
 _PACKAGE = Path(__file__).resolve().parent
 
 
 def describe_fault(fault: BaseException) -> str:
-    """`mine.py:12: ValueError: what it said`, with the innermost line of the user's own code; of a group also its parts."""
+    """Returns a text such as `mine.py:12: ValueError: message`, with the innermost line of the user's code.
+
+    For an exception group, the text includes its parts.
+    """
     message = " ".join(str(fault).split("\n\n")[0].split())[:MAXIMUM_MESSAGE]
     parts: tuple[BaseException, ...] = getattr(fault, "exceptions", ()) if _is_group(fault) else ()
     if parts:
@@ -112,14 +112,14 @@ def _is_group(fault: BaseException) -> bool:
 
 
 def find_place(fault: BaseException) -> str:
-    """`mine.py:12`, the innermost line of the user's own code on the way to the fault; empty where there is none."""
+    """Returns the innermost line of the user's code in the traceback, such as `mine.py:12`; "" if there is none."""
     frames = reversed(traceback.extract_tb(fault.__traceback__))
     return next((f"{frame.filename}:{frame.lineno}" for frame in frames if is_project_file(frame.filename)), "")
 
 
 @cache
 def is_project_file(file: str) -> bool:
-    """Returns whether the file is the user's own: of no installed package, not of Python, not of ligerdiag."""
+    """Returns whether the file is the user's: not of an installed package, of Python or of ligerdiag."""
     if not file or file.startswith("<"):
         return False
     path = Path(file).resolve()
@@ -138,17 +138,17 @@ def _foreign_folders() -> tuple[Path, ...]:
 
 
 def list_case_path() -> tuple[str, ...]:
-    """In a worker: the folders of the user's PYTHONPATH, absolute."""
+    """Returns, in a worker, the absolute folders of the user's PYTHONPATH."""
     return tuple(path for path in os.environ.get(CASE_PATH, "").split(os.pathsep) if path)
 
 
 def holds_installed(folder: Path) -> bool:
-    """Returns whether `pip install --target` made the folder: it holds installed packages, and no project."""
+    """Returns whether the folder holds installed packages and no project, as `pip install --target` makes it."""
     return any(folder.glob("*.dist-info")) and not (folder / "pyproject.toml").exists()
 
 
 def _list_installed_folders() -> Iterator[Path]:
-    """Folders of PYTHONPATH that hold what was installed."""
+    """Yields the folders of PYTHONPATH that hold installed packages."""
     for entry in (*os.environ.get("PYTHONPATH", "").split(os.pathsep), *list_case_path()):
         folder = Path(entry).resolve()
         if entry and holds_installed(folder):

@@ -1,8 +1,8 @@
-"""One way of calling a Triton kernel that overwrites operands, right with every generation of jax-triton.
+"""Calls a Triton kernel that overwrites operands correctly with every generation of jax-triton.
 
     from ligerdiag.in_place import call_in_place
 
-Needs nothing else of ligerdiag: copy it where the package is not wanted.
+Needs nothing else of ligerdiag: copy the file if you do not want the package.
 """
 
 import importlib
@@ -27,7 +27,7 @@ if _ALIASES not in _KEYWORDS:  # it would take it for one of the kernel's consta
 
 
 def call_in_place(*operands: Any, kernel: Any, written: Any, outputs: Any = (), **keywords: Any) -> tuple[Any, ...]:
-    """Returns the kernel's outputs, and behind them what each written operand holds once the kernel has overwritten it.
+    """Returns the kernel's outputs, followed by the value of each written operand after the kernel.
 
     written: the operand that the kernel overwrites, or a tuple of them: its place among `operands`, or the name of its
         parameter. outputs: a list of the shape and dtype of each further result. keywords: those of
@@ -74,7 +74,7 @@ def _read_parameters(kernel: Any) -> dict[str, bool]:
 
 
 def _bind(constant: dict[str, bool], operands: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Returns every operand and keyword by its name."""
+    """Returns every operand and keyword by name."""
     if len(operands) > len(constant):
         raise TypeError(f"expected at most {len(constant)} operands, {_list(constant)}, but got {len(operands)}")
     bound = dict(zip(constant, operands, strict=False))
@@ -143,7 +143,7 @@ def _read_types(outputs: Any) -> list[Any]:
 
 
 def _find_spare(free: list[str], outputs: int, written: int) -> list[str]:
-    """Returns the parameters that the kernel leaves alone, of those without an operand."""
+    """Returns the spare parameters, among those without an operand."""
     if len(free) - outputs == written or (_IS_NEW and len(free) == outputs):
         return free[outputs:]
     raise TypeError(
@@ -153,18 +153,18 @@ def _find_spare(free: list[str], outputs: int, written: int) -> list[str]:
 
 
 def _count_before(name: str, given: dict[str, Any]) -> int:
-    """Returns the number by which jax-triton knows the operand: among the arrays, since 0.4 among arrays and numbers."""
+    """Returns the operand's number for jax-triton: among the arrays, since 0.4 among arrays and numbers."""
     before = [*given.values()][: [*given].index(name)]
     return sum(_IS_NEW or _is_array(one) for one in _jax.tree.leaves(before))
 
 
 def _hold(value: Any) -> Any:
-    """XLA fuses a call of jax-triton 0.4 with slices around it, and forgets the alias; a barrier keeps them apart."""
+    """Puts a barrier around an array: XLA would fuse a call of jax-triton 0.4 with slices, and lose the alias."""
     return _jax.lax.optimization_barrier(value) if _is_array(value) else value
 
 
 def _vary(results: Any, given: dict[str, Any]) -> tuple[Any, ...]:
-    """Inside of a shard_map: results differ between devices where an operand does, which jax-triton does not say."""
+    """Marks results inside a shard_map as varying over the axes of the operands, which jax-triton does not do."""
     axes = frozenset[str]().union(*(_find_axes(one) for one in _jax.tree.leaves(given)))
     missing = [tuple(sorted(axes - _find_axes(one))) for one in results]
     return tuple(_cast(one, over) if over else one for one, over in zip(results, missing, strict=True))
@@ -176,13 +176,13 @@ def _cast(value: Any, axes: tuple[str, ...]) -> Any:
 
 
 def _find_axes(value: Any) -> frozenset[str]:
-    """Returns the mesh axes over which an array inside of a shard_map differs."""
+    """Returns the mesh axes over which an array inside a shard_map varies."""
     kind: Any = getattr(value, "aval", None)
     return frozenset(getattr(getattr(kind, "mat", None), "varying", None) or getattr(kind, "vma", None) or ())
 
 
 def _convert(value: Any) -> Any:
-    """Returns an array of JAX for one of NumPy, and a plain number for one of NumPy."""
+    """Returns a JAX array for a NumPy array, and a Python number for a NumPy scalar."""
     if isinstance(value, _numpy.ndarray):
         return _jax.numpy.asarray(value)
     if isinstance(value, _numpy.generic) and (_IS_NEW or not isinstance(value, _numpy.float32)):

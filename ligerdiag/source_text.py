@@ -1,14 +1,8 @@
-"""Reads lines of the user's program, and only below the folders where the user's sources lie.
-
-The folders that hold the user's sources: a report reads no other file.
-
-Files and folders count by their real paths: a link does not lead out of the folders that the user named.
+"""Reads lines of the user's program, and only below the folders of the user's sources.
 
 The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read
-only
-
-1. below a folder that the user named, or that holds the user's own code (`source_roots`), once every link is resolved;
-2. when it is a regular `.py` file of at most `MAX_FILE_BYTES`.
+only if its real path lies below a folder that the user named or that holds the user's own code (`source_roots`), and if
+it is a regular `.py` file of at most `MAX_FILE_BYTES`.
 """
 
 import os
@@ -26,14 +20,13 @@ _MARKS = (".git", ".hg", ".jj", ".svn")
 
 
 def find_usual_root(directory: Path) -> str:
-    """Returns the real path of the repository that `directory` is in, or of the directory itself where it is in
-    none."""
+    """Returns the real path of the repository that holds `directory`, or of `directory` itself."""
     here = directory.resolve()
     return str(next((folder for folder in (here, *here.parents) if any((folder / m).exists() for m in _MARKS)), here))
 
 
 def resolve_roots(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Returns the real paths, each once; InputError for what is no folder."""
+    """Returns the real paths of the folders, each once. Raises InputError for a path that is not a folder."""
     roots: list[str] = []
     for folder in folders:
         if not folder.is_dir():
@@ -43,12 +36,12 @@ def resolve_roots(folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def list_foreign_folders(paths: Iterable[Path]) -> tuple[str, ...]:
-    """Real paths of the folders whose files came with what is inspected: each folder, and the folder of each file."""
+    """Returns the real paths of the inspected folders, and of the folders of the inspected files."""
     return tuple(dict.fromkeys(os.path.realpath(path if path.is_dir() else path.parent) for path in paths))
 
 
 def is_below(path: str, roots: Sequence[str]) -> bool:
-    """Returns whether a real path is one of the roots, which are real paths, or lies below one."""
+    """Returns whether the path is one of the roots or lies below one. All are real paths."""
     return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
 
 
@@ -57,8 +50,7 @@ MAX_LINE_CHARACTERS = 160
 
 
 def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
-    """Returns the stripped line, at most `MAX_LINE_CHARACTERS`; empty when it is not known, not here or not to be
-    read."""
+    """Returns the stripped line, at most `MAX_LINE_CHARACTERS`; "" if it is unknown, missing or must not be read."""
     if source.line < 1:
         return ""
     lines = load_source_lines(source.file, roots)
@@ -69,20 +61,20 @@ def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
 
 
 def compute_place(source: SourceLine) -> str:
-    """`file:line`, relative to the current directory when the file is below it."""
+    """Returns `file:line`; a file below the current directory is relative to it."""
     file = compute_near(source.file)
     return f"{file}:{source.line}" if source.line > 0 else file
 
 
 def parse_place(place: str) -> SourceLine:
-    """Parses the output of `compute_place`."""
+    """Parses a text from `compute_place`."""
     file, _, line = place.rpartition(":")
     is_line = bool(file) and line.isdecimal() and len(line) < 10
     return SourceLine(file=file, line=int(line)) if is_line else SourceLine(file=place, line=0)
 
 
 def compute_near(text: str) -> str:
-    """Returns the text, each path in it that is below the current directory relative to it."""
+    """Returns the text with each path below the current directory made relative to it."""
     try:
         here = os.getcwd().rstrip(os.sep) + os.sep
     except OSError:  # the folder is gone
@@ -91,19 +83,19 @@ def compute_near(text: str) -> str:
 
 
 def load_source_lines(file: str, roots: Sequence[str]) -> tuple[str, ...]:
-    """Returns the lines of a file; none where 1 and 2 above say no. roots: real paths of folders."""
+    """Returns the lines of a file; () for a file that must not be read. roots: real paths of folders."""
     path = _find_readable(file, roots)
     return _load_lines(path) if path else ()
 
 
 def read_source(file: str, roots: Sequence[str]) -> bytes | None:
-    """Returns the contents of the file; None if 1 and 2 above forbid reading it. roots: real paths of folders."""
+    """Returns the contents of the file; None for a file that must not be read. roots: real paths of folders."""
     path = _find_readable(file, roots)
     return _read(path) if path else None
 
 
 def _find_readable(file: str, roots: Sequence[str]) -> str:
-    """Returns the real path of a `.py` file below a root; empty for another one."""
+    """Returns the real path of a `.py` file below a root; "" for any other file."""
     try:
         path = os.path.realpath(file)
     except (OSError, ValueError):
@@ -118,7 +110,7 @@ def _load_lines(path: str) -> tuple[str, ...]:
 
 
 def _read(path: str) -> bytes | None:
-    """path: a real one; what has been made a link since is not followed."""
+    """Returns the bytes of a regular file; None for anything else. path: a real path; a link is not followed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):

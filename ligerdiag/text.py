@@ -1,13 +1,7 @@
-"""Text for messages: counts, lists, suggestions, folded names of outputs, and what a terminal may be given.
+"""Text for messages: counts, lists, suggestions, names of outputs folded to patterns, and text that is safe to print.
 
-Text that is safe to print on a terminal: no escape sequence, no control character, one line.
-
-Names of cases, outputs, kernels and instructions come from files that are not trusted.
-
-Many names of outputs in few words: `28 of 30 outputs`, `params.*, opt_state.0.mu.*`.
-
-A name is a path with dots. A part of the tree of which all leaves are selected becomes `path.*`; siblings that are
-numbers and have the same folded parts become one, as in `layers.{0-6}.norm`.
+Names of cases, outputs, kernels and instructions come from untrusted files: on a terminal they must be one line without
+escape sequences or control characters.
 """
 
 import difflib
@@ -18,12 +12,12 @@ from dataclasses import dataclass, field
 
 
 def count_of(number: int, noun: str) -> str:
-    """`1 tie`, `2 ties`."""
+    """Returns `1 tie` or `2 ties`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def join_words(words: Sequence[str], last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Returns `a`, `a and b` or `a, b and c`."""
     return f" {last} ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
 
 
@@ -46,7 +40,7 @@ _MARKED_COMMAND = re.compile(r"(##)((?:\w*)\[)")
 
 
 def compute_printable(text: str) -> str:
-    """`text` on one line without escape sequences, control characters and direction marks; blanks become spaces."""
+    """Returns the text on one line without escape sequences, control characters and direction marks."""
     if text.isprintable():
         return text
     bare = _ESCAPE_SEQUENCE.sub("", text)
@@ -54,27 +48,27 @@ def compute_printable(text: str) -> str:
 
 
 def compute_without_commands(text: str) -> str:
-    """Returns a line that no runner of a workflow takes for a command of it.
+    """Returns the line with a space in each sign that a workflow runner would take for a command.
 
-    GitHub's looks for `::name …::` at the start of a line, behind blanks, and, as Azure's, for `##[name]` or `##vso[name]`
-    anywhere. A space in its sign makes a command text.
+    GitHub looks for `::name …::` at the start of a line, after blanks; GitHub and Azure look for `##[name]` or
+    `##vso[name]` anywhere.
     """
     text = _MARKED_COMMAND.sub(r"\1 \2", text)
     return _COMMAND.sub(r"\1: :", text)
 
 
 def compute_cells(text: str) -> int:
-    """Columns that printable `text` takes on a terminal: wide characters take two, combining ones none."""
+    """Returns the columns of printable text on a terminal: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 type _Pattern = tuple[str, str]
-"""A path with stars, and `48 of 51` if not all of it is selected."""
+"""A path with stars, and a text such as `48 of 51` if not all of it is selected."""
 
 FEW = 6
-"""Up to so many outputs are named one by one."""
+"""Up to this number, outputs are named one by one."""
 MAX_PATTERNS = 8
 
 
@@ -86,9 +80,12 @@ class _Node:
 
 
 def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = False) -> tuple[str, ...]:
-    """Returns patterns that hold exactly these of all names, in the order of `every`; names that are not in it stay.
+    """Returns patterns that match exactly these names among all, in the order of `every`; unknown names are not folded.
 
-    coarse: a part of the tree of which most is selected becomes one pattern, with its count after it.
+    A name is a path with dots. A subtree of which every leaf is selected becomes `path.*`; siblings that are numbers
+    and have the same folded parts become one, as in `layers.{0-6}.norm`.
+
+    coarse: a subtree of which at least three quarters are selected becomes one pattern, with a count after it.
     """
     root, meant = _Node(), frozenset(names)
     for name in every:
@@ -99,7 +96,7 @@ def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = F
 
 
 def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
-    """`a`, `b` and `c`, or `28 of 30 outputs` where there are more than FEW."""
+    """Returns a text such as `a`, `b` and `c`, or 28 of 30 outputs if there are more than FEW."""
     if len(names) > FEW:
         return f"{len(names)} of {len(every)} outputs" if len(every) >= len(names) else f"{len(names)} outputs"
     quoted = [f"`{name}`" for name in names]
@@ -109,8 +106,7 @@ def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
 
 
 def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
-    """Returns the patterns with commas between them, coarse ones where they are many; more than MAX_PATTERNS are
-    counted."""
+    """Returns the patterns with commas, coarse ones if there are many; patterns beyond MAX_PATTERNS are counted."""
     patterns = fold_names(names, every)
     if len(patterns) > MAX_PATTERNS:
         patterns = fold_names(names, every, coarse=True)
@@ -120,7 +116,7 @@ def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
 
 
 def find_layers(number: int, every: Sequence[str]) -> str:
-    """`layers` where the outputs have a list of exactly so many entries under that name, else empty."""
+    """Returns the name of a list among the outputs with exactly this number of entries, such as `layers`; else ""."""
     members: dict[str, set[str]] = {}
     for name in every:
         parts = name.split(".")
@@ -142,7 +138,7 @@ def _add(node: _Node, parts: Sequence[str], *, is_meant: bool) -> None:
 
 
 def _fold_root(root: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
-    """The root has no name: its children by themselves."""
+    """Returns the patterns of the root's children: the root has no name."""
     return tuple(
         (_join(part, pattern), count)
         for part, child in root.children.items()
@@ -151,7 +147,7 @@ def _fold_root(root: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
 
 
 def _fold(node: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
-    """Returns the patterns below the node's own path; an empty text is the node itself."""
+    """Returns the patterns below the node's path; an empty text means the node itself."""
     if not node.meant:
         return ()
     if not node.children:
@@ -194,6 +190,6 @@ def _join(part: str, pattern: str) -> str:
 
 
 def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[str, ...]:
-    """Returns the names once, in the program's order, unknown ones last."""
+    """Returns each name once, in the order of `every`, unknown ones last."""
     place = {name: number for number, name in enumerate(every)}
     return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))

@@ -1,17 +1,10 @@
-"""The one way to open a file of a stranger: regular files alone, never waiting, never above a bound; and all bounds,
-each with its reason.
+"""Opens files of strangers, and bounds what they may cost, each bound with its reason.
 
-Every bound on what a file of a stranger may cost, by name and with its reason.
-
-1. Time is a processor's time: how busy the machine is does not count.
-2. Memory and time grow with the bytes that a file takes on disk: holes of a sparse file cost its maker nothing.
-3. What takes more than a bound ends in one line, and costs that module alone.
-
-The only way to open an untrusted file: regular files only, without waiting, up to a size bound.
-
-1. A FIFO, a socket or a device is refused before it is opened: reading it could wait forever or have an effect.
-2. A file counts by its size, holes included, and no more is read than it had when it was opened.
-3. `count_stored_bytes` leaves the holes out: what a file may cost grows with what it takes on disk.
+Only regular files are opened, without waiting, and up to a size: reading a FIFO, a socket or a device could wait
+forever or have an effect, so they are refused first. For the size of a file its holes count, and no more is read than
+it had when it was opened. Time is processor time, so that a busy machine does not matter. The memory and time that a
+file may cost grow with the bytes that it takes on disk, without holes (`count_stored_bytes`), because holes cost its
+maker nothing. Exceeding a bound gives an error of one line, and costs that module alone.
 """
 
 import os
@@ -24,26 +17,27 @@ from pathlib import Path
 from ligerdiag.errors import ArtifactError
 
 MAXIMUM_FILE_BYTES = 2 << 30
-"""Of a file with a module, and of what it unpacks to: protobuf's own limit for one message."""
+"""Of a file with a module, packed or unpacked: protobuf's own limit for one message."""
 MAXIMUM_JSON_BYTES = 64 << 20
-"""Of one record of an artifact; the largest that was seen has a few MiB."""
+"""Of one record of an artifact; the largest one seen has a few MiB."""
 MAXIMUM_TEXT_BYTES = 1 << 30
-"""Of HLO text that is given to jaxlib's parser."""
+"""Of HLO text for jaxlib's parser."""
 
 MAXIMUM_UNPACKED_RATIO = 200
 """Bytes that a gzip file may unpack to, for each of its own: real dumps shrink to a tenth or so."""
 SMALL_UNPACKED_BYTES = 16 << 20
 """The most that any gzip file may unpack to."""
 MAXIMUM_GZIP_MEMBERS = 1 << 16
-"""bgzip, which makes the most, makes one of each 64 KiB: 4 GiB. An empty one has 20 bytes and costs a decompressor."""
+"""bgzip makes one member of each 64 KiB, more than other tools: 4 GiB in all. An empty member has 20 bytes and costs a
+decompressor."""
 MAXIMUM_MODULES_IN_FILE = 1000
 """Modules of one text that are inspected one by one."""
 MAXIMUM_MODULES_IN_TEXTS = 5000
-"""Of all texts that hold several, together; each of the further ones counts as one module."""
+"""Of all texts with several modules together; each further text counts as one module."""
 MAXIMUM_COUNTED_BYTES = 4 << 30
 """On disk, of the files in which modules are counted, together; each inode counts once."""
 MAXIMUM_UNCOUNTED = 8
-"""Files that took more than their budget when their modules were counted; no more are tried then."""
+"""Files that may exceed their budget while their modules are counted; then no more files are tried."""
 
 MAXIMUM_FOLDER_FILES = 500_000
 """Below one path. A large job's dump with all its passes has a tenth."""
@@ -58,23 +52,23 @@ MEMORY_PER_BYTE = 100
 BASE_SECONDS = 4.0
 """The processor time that any module may use."""
 SECONDS_PER_BYTE = 1 / (1 << 20)
-"""A module with 310,000 instructions has 45 MiB and was seen to take 29 s on a slow machine."""
+"""A module with 310,000 instructions has 45 MiB and took 29 s on a slow machine."""
 
 TEXT_BASE_MEMORY_BYTES = 2 << 30
 """Memory of the process that parses HLO text, beside what the text needs: jaxlib's libraries take most of it."""
 TEXT_MEMORY_PER_BYTE = 40
 TEXT_BASE_SECONDS = 20.0
 TEXT_SECONDS_PER_BYTE = 1 / (1 << 20)
-"""Ten times what jaxlib's parser was seen to take."""
+"""Ten times the time that jaxlib's parser took."""
 
 SANDBOX_FILE_BYTES = 4 << 30
 """Of a file that a sandboxed process writes: a text for the parser, a kernel's effects, its answer."""
 SANDBOX_OPEN_FILES = 1024
-"""One that follows many kernels has a few for each core."""
+"""A process that analyses many kernels has a few for each core."""
 SANDBOX_ANSWER_BYTES = 1 << 30
 """Of one module's report; the HLO text of a page is nearly all of it."""
 SANDBOX_SPARE_SECONDS = 5.0
-"""Of a processor, for a process that does not end itself when its time is up: it is in C++ and is killed after these."""
+"""Processor time after which a process that runs C++ code, and so does not end itself in time, is killed."""
 WALL_SECONDS = 120.0
 """The wall time that a sandboxed process may take, asleep or not, beside `WALL_FACTOR` times its processor time.
 Waiting for a kernel's effects counts."""
@@ -82,12 +76,11 @@ WALL_FACTOR = 30.0
 
 
 _MAXIMUM_EXTENTS = 4096
-"""Stretches of data that are looked for in one file; what lies behind them counts as data."""
+"""Stretches of data that are counted in one file; everything after them counts as data."""
 
 
 def open_untrusted(path: Path, maximum: int, *, follow: bool = True) -> FileIO:
-    """Returns the file, open for reading. Raises ArtifactError when it is no regular file or has more than `maximum`
-    bytes.
+    """Returns the file, open for reading. Raises ArtifactError unless it is a regular file of at most `maximum` bytes.
 
     follow: whether the path itself may be a symbolic link.
     """
@@ -109,8 +102,7 @@ def open_untrusted(path: Path, maximum: int, *, follow: bool = True) -> FileIO:
 
 
 def read_untrusted(path: Path, maximum: int, *, follow: bool = True) -> bytes:
-    """Returns the bytes of a regular file that has no more than `maximum` of them; raises ArtifactError as
-    `open_untrusted`."""
+    """Returns the bytes of the file. Raises ArtifactError as `open_untrusted` does."""
     with open_untrusted(path, maximum, follow=follow) as file:
         try:
             size = os.fstat(file.fileno()).st_size
@@ -123,7 +115,7 @@ def read_untrusted(path: Path, maximum: int, *, follow: bool = True) -> bytes:
 
 
 def count_stored_bytes(paths: Iterable[Path]) -> int:
-    """Bytes of the files, without the holes of sparse ones; what cannot be opened counts as none."""
+    """Returns the bytes of the files without holes of sparse ones; a file that cannot be opened has none."""
     return sum(map(_count_stored, paths))
 
 
@@ -141,7 +133,7 @@ def _count_stored(path: Path) -> int:
 
 
 def _count_data(file: int, size: int) -> int:
-    """Bytes between holes. A file system that knows of no holes says that all is data."""
+    """Returns the bytes between holes; a file system without holes reports everything as data."""
     ends = [0]
     try:
         while ends[-1] < size and len(ends) < 2 * _MAXIMUM_EXTENTS:

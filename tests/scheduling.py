@@ -17,7 +17,10 @@ COSTS = Path(__file__).with_name("costs.json")
 
 TOGETHER = {
     **dict.fromkeys(("tests/api/test_readme.py", "tests/api/test_views.py"), "tests/api/test_all_cases.py"),
-    "tests/hazards/test_newest_examples.py": "tests/hazards/test_examples.py",
+    **dict.fromkeys(
+        ("tests/hazards/test_newest_examples.py", "tests/hazards/test_rules_on_a_terminal.py"),
+        "tests/hazards/test_examples.py",
+    ),
 }
 """Files that stay with another one: all check all of cases/, which takes half a minute with everything in the cache, or
 all examples of the rules."""

@@ -25,7 +25,7 @@ from typing import IO
 import platformdirs
 import pytest
 
-from ligerdiag.workers import shared_templates
+from ligerdiag.workers import template_server, templates
 
 ROOT = Path(__file__).parents[1]
 CACHE_VARIABLE = "LIGERDIAG_TEST_CACHE"
@@ -58,9 +58,9 @@ class SharedRun:
         if CACHE_VARIABLE not in os.environ:
             os.environ[CACHE_VARIABLE] = str(self._choose_cache())
         path = self._folder / "templates"
-        command = [sys.executable, "-m", shared_templates.__name__, str(path), str(TEMPLATES)]
+        command = [sys.executable, "-m", template_server.__name__, str(path), str(TEMPLATES)]
         self._server = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True)
-        os.environ[shared_templates.VARIABLE] = str(path)
+        os.environ[templates.VARIABLE] = str(path)
         end = time.monotonic() + START_SECONDS
         while not path.exists():
             assert self._server.poll() is None, "the server of templates does not start"
@@ -95,7 +95,7 @@ class SharedRun:
         """Ends the templates."""
         if self._lock is not None:
             self._lock.close()
-        os.environ.pop(shared_templates.VARIABLE, None)
+        os.environ.pop(templates.VARIABLE, None)
         if self._server is not None and self._server.stdin is not None:
             self._server.stdin.close()
             self._server.wait(START_SECONDS)
@@ -119,4 +119,4 @@ def shared_cache() -> Path:
 @pytest.fixture
 def own_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the workers of a test come from templates of their own pool."""
-    monkeypatch.delenv(shared_templates.VARIABLE, raising=False)
+    monkeypatch.delenv(templates.VARIABLE, raising=False)

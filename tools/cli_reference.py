@@ -11,7 +11,6 @@ COMMANDS = (
     "report",
     "bisect",
     "diff",
-    "fuzz",
     "sweep",
     "list",
     "explain",

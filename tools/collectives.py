@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes
-from ligerdiag.replay.service.estimate import find_trip_count
+from ligerdiag.replay.estimate import find_trip_count
 
 KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
 

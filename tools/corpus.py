@@ -24,12 +24,12 @@ from typing import Annotated
 import typer
 
 from ligerdiag.api.checking import check
-from ligerdiag.api.judging import CheckOptions
-from ligerdiag.fuzz.drawing import draw_program
-from ligerdiag.fuzz.rows import CALLED_RIGHT, CALLED_WRONG, JudgedProgram, find_words, judge_case, load_known
-from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.model.findings import Verdict
-from ligerdiag.replay.service.more_draws import Word
+from ligerdiag.replay.more_draws import Word
+from ligerdiag.run_options import CheckOptions
+from tools.fuzz.drawing import draw_program
+from tools.fuzz.judged_programs import CALLED_RIGHT, CALLED_WRONG, JudgedProgram, find_words, judge_case, load_known
+from tools.fuzz.source import render_case_file
 
 CORPUS = Path(__file__).parents[1] / "tests" / "fuzz" / "corpus.txt"
 """Programs judged with jax-triton before 0.4; those of 0.4.1 are in corpus_newest.txt: its schedules are others."""
@@ -67,7 +67,7 @@ def read_corpus(path: Path) -> dict[int, str]:
     words = {int(seed): letters for seed, letters in (line.split() for line in lines)}
     if first != f"# {_fingerprint(words)}":
         raise CorpusError(
-            f"`ligerdiag fuzz` draws other programs now than those of `{path}`: judge new ones and add them"
+            f"`python -m tools.fuzz` draws other programs now than those of `{path}`: judge new ones and add them"
         )
     return words
 

@@ -34,8 +34,8 @@ from ligerdiag.errors import LigerdiagError
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
 from ligerdiag.model.report import CheckReport, Noun
-from ligerdiag.render.json import render_json
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.json import render_json
+from ligerdiag.report.terminal.full_report import render_terminal
 from tools.mutations import make_bomb, make_structure, mutate_bytes, mutate_fields, mutate_text, pack
 
 SECONDS = 10

@@ -25,8 +25,8 @@ from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
 from ligerdiag.model.report import CheckReport, Noun
-from ligerdiag.render.json import render_json
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.json import render_json
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.processor_time import read_processor_seconds, walk_processes
 
 SECONDS = 2.0

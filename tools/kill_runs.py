@@ -28,7 +28,7 @@ from typing import Any
 
 from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.errors import ArtifactError
-from ligerdiag.workers import shared_templates
+from ligerdiag.workers import templates
 
 MARK = "LIGERDIAG_KILL_RUNS"
 KINDS = ("parent", "worker", "full")
@@ -133,7 +133,7 @@ def _start(files: Sequence[str], home: Path) -> subprocess.Popen[str]:
         "TMPDIR": str(home / "tmp"),
         "LIGERDIAG_CACHE_DIR": str(home / "cache"),
     }
-    environment.pop(shared_templates.VARIABLE, None)  # a template that others keep would count as left behind
+    environment.pop(templates.VARIABLE, None)  # a template that others keep would count as left behind
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 

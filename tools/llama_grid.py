@@ -20,9 +20,9 @@ from typing import Any
 
 from kernels.llama.grid import CASES
 from ligerdiag.api.checking import check
-from ligerdiag.api.judging import CheckOptions
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.findings import Verdict
+from ligerdiag.run_options import CheckOptions
 from tools.collectives import sum_collectives
 
 FILE = "kernels/llama/grid.py"

@@ -27,11 +27,11 @@ from kernels.llama.grid import MODES, choose_fused, compute_without_optimizer, m
 from kernels.llama.layout import LAYOUTS
 from kernels.llama.step import init_state
 from ligerdiag.artifacts.artifact import load_artifact
-from ligerdiag.artifacts.store import write_manifest
+from ligerdiag.artifacts.scratch_folders import write_manifest
 from ligerdiag.compile.cases.arguments import build_argument_specs
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering.lowering import LoweredCase, lower_case
-from ligerdiag.device.execution import build_device_mesh
+from ligerdiag.device.device_worker import build_device_mesh
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Verdict
@@ -41,7 +41,6 @@ from tools.train_llama.training import draw_batches
 
 ROOT = Path(__file__).parents[1]
 COLUMNS = ("size", "layout", "GPUs", "mode", "verdict", "wrong on the device", "their errors", "other errors", "s")
-WRONG = (Verdict.STALE, Verdict.CLOBBERED)
 
 
 def judge_layout(size: str, layout: str, devices: int, modes: list[str]) -> bool:
@@ -73,7 +72,7 @@ def judge_layout(size: str, layout: str, devices: int, modes: list[str]) -> bool
         del results
         errors = dict(zip(verdicts, errors, strict=True))
         wrong = {name for name, error in errors.items() if not error < FAR}
-        misjudged = wrong.symmetric_difference(name for name, verdict in verdicts.items() if verdict in WRONG)
+        misjudged = wrong.symmetric_difference(name for name, verdict in verdicts.items() if verdict.is_wrong)
         agreed &= not misjudged
         judged = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts.values()).items())
         row = (

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from ligerdiag.model.report import Status
 from ligerdiag.sweep.campaign import SweepRow
-from ligerdiag.sweep.table import name_column, read_parquet
-from ligerdiag.toolchains.catalogue import find_spec
+from ligerdiag.sweep.sweep_table import name_column, read_parquet
+from ligerdiag.toolchains.toolchain_table import find_spec
 
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
 HEAD = """# The map of versions

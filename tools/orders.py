@@ -3,9 +3,9 @@
 Each program is compiled, judged, and replayed in so many orders that XLA may choose (`ligerdiag.hlo.legal_orders`). An
 output that is called fresh and changes is missed. One that is called latent, is right, and changes in no order is called so
 without need, as far as these orders and arguments tell. DIR/orders.jsonl has a line a program, written as soon as it is
-known; a run continues after the existing lines. Programs are those of `ligerdiag fuzz`, by seed; `--corpus` takes those of
-tests/fuzz/corpus.txt. With `--twins` each program is computed once more beside itself, by formulas and without a kernel:
-XLA merges what is the same in both, and the kernels overwrite it.
+known; a run continues after the existing lines. Programs are those of `python -m tools.fuzz`, by seed; `--corpus` takes
+those of tests/fuzz/corpus.txt. With `--twins` each program is computed once more beside itself, by formulas and without a
+kernel: XLA merges what is the same in both, and the kernels overwrite it.
 """
 
 import os
@@ -21,16 +21,16 @@ from typing import Annotated
 import typer
 
 from ligerdiag.api.checking import check
-from ligerdiag.api.judging import CheckOptions
 from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.ending import RunEnded
-from ligerdiag.fuzz.crew import Share, append_row, run_shares, serve_share
-from ligerdiag.fuzz.drawing import draw_program
-from ligerdiag.fuzz.source import render_case_file
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, Progress
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.workers.pool import count_cores
 from tools.corpus import CORPUS, read_corpus
+from tools.fuzz.drawing import draw_program
+from tools.fuzz.processes import Workload, append_row, run_workloads, serve_workload
+from tools.fuzz.source import render_case_file
 
 BATCH = 24
 TWINS = "twins"
@@ -82,24 +82,24 @@ class OrdersRow:
         ]
 
 
-def judge_share(share: Share) -> None:
-    """Judges the share's programs, on one core, and appends a row for each."""
-    folder = Path(share.directory)
-    for start in range(0, len(share.seeds), BATCH):
-        if share.is_over:
+def judge_workload(workload: Workload) -> None:
+    """Judges the workload's programs, on one core, and appends a row for each."""
+    folder = Path(workload.directory)
+    for start in range(0, len(workload.seeds), BATCH):
+        if workload.is_over:
             return
-        seeds = share.seeds[start : start + BATCH]
+        seeds = workload.seeds[start : start + BATCH]
         path = folder / "batches" / f"programs_{seeds[0]}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_programs(seeds, twins=(folder / TWINS).exists()), encoding="utf-8")
         cache = folder / f"cache-{os.getpid()}"
         options = CheckOptions(
             selectors=(str(path),),
-            targets=(share.target,),
-            usual_targets=(share.target,),
+            targets=(workload.target,),
+            usual_targets=(workload.target,),
             jobs=1,
-            timeout=share.timeout,
-            orders=share.orders,
+            timeout=workload.timeout,
+            orders=workload.orders,
             cache_directory=cache,
         )
         report = check(options)
@@ -201,8 +201,8 @@ def run(  # noqa: PLR0917 - typer reads the options from the signature
     seeds = [one for one in chosen if one not in known]
     processes = min(jobs or count_cores(), -(-len(seeds) // 4)) if seeds else 0
     until = time.time() + 60 * minutes
-    shares = [
-        Share(
+    workloads = [
+        Workload(
             directory=str(folder.resolve()),
             seeds=tuple(seeds[number::processes]),
             target=target,
@@ -212,12 +212,11 @@ def run(  # noqa: PLR0917 - typer reads the options from the signature
         )
         for number in range(processes)
     ]
-    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 
     def tell(progress: Progress) -> None:
         typer.echo(f"{progress.done}/{progress.total}", err=True)
 
-    faults = run_shares("tools.orders", shares, folder / "orders.jsonl", tell)
+    faults = run_workloads("tools.orders", workloads, folder / "orders.jsonl", tell)
     for fault in faults:
         typer.echo(fault, err=True)
     for cache in folder.glob("cache-*"):
@@ -246,4 +245,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         app()
     else:
-        serve_share(judge_share)
+        serve_workload(judge_workload)

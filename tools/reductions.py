@@ -6,7 +6,7 @@ times, but lucky in one of them; wrong both times, but with another verdict; or 
 in the other, which is a bug.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -100,11 +100,10 @@ def compare_forms(
 
 
 def _compare(full: Verdict, reduced: Verdict) -> Change:
-    right: Callable[[Verdict], bool] = lambda verdict: verdict in (Verdict.FRESH, Verdict.LATENT)  # noqa: E731
     if full is reduced:
         return Change.EQUAL
     if reduced is Verdict.UNKNOWN:
         return Change.UNKNOWN
-    if right(full) != right(reduced):
+    if full.is_right != reduced.is_right:
         return Change.CONTRADICTS
-    return Change.LUCKY if right(full) else Change.OTHERWISE
+    return Change.LUCKY if full.is_right else Change.OTHERWISE

@@ -29,7 +29,7 @@ from ligerdiag.artifacts.artifact import MANIFEST, PROVENANCE, Artifact
 from ligerdiag.artifacts.cache import LOCKS, Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.model.jobs import CaseSpec
-from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.workers.pool import Pool
 
 MOST_WORKERS = 3

@@ -1,7 +1,7 @@
 """Reads of memory that XLA allocates for the program and that nobody has written: `jax.lax.empty`, `jax.empty_ref`.
 
 1. A kernel that is given such memory, by whatever names, surely reads bytes of it that it has not written before.
-2. What loops, branches and updates of parts make of it is not followed: replay asks, see `replay.runs.variations`.
+2. What loops, branches and updates of parts make of it is not followed: replay asks, see `replay.runs.launch_reach`.
 """
 
 from collections.abc import Iterator

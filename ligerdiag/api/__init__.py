@@ -2,15 +2,14 @@
 
 from ligerdiag.api.catalogue import create_toolchain, diagnose_toolchain, list_cases, list_rules, list_toolchains
 from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_record
-from ligerdiag.api.comparing import DiffOptions, bisect, diff
+from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
-from ligerdiag.api.judging import CheckOptions, InspectOptions
-from ligerdiag.bisect.search.trial import BisectOptions
-from ligerdiag.judgement.baseline import load_baseline
-from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.report.baseline import load_baseline
+from ligerdiag.report.status import conclude
 from ligerdiag.rules.registry import get_rule
-from ligerdiag.toolchains.catalogue import list_targets
+from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
+from ligerdiag.toolchains.gpu_targets import list_targets
 
 __all__ = [
     "BisectOptions",

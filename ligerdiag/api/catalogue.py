@@ -1,10 +1,9 @@
-"""Lists what a user can choose from: cases, rules and toolchains, and says what a toolchain lacks that does not work.
+"""Lists the cases, rules and toolchains that a user can choose from, and diagnoses toolchains.
 
-1. `environment`: its folder is there, with an interpreter; for the default one, the packages beside ligerdiag.
-2. `packages`: each is there as pinned.
-3. `compile`: a small program with a Triton kernel that overwrites its operand compiles for a GPU.
-4. `kernel`: the kernel's IR is followed, by the Triton that wrote it, and the hidden write is found. A step is tried
-only when the one before it has succeeded.
+A diagnosis takes four steps, each only if the one before it succeeded: `environment` (its folder and interpreter exist;
+for the default toolchain, the packages beside ligerdiag), `packages` (each has its pinned version), `compile` (a small
+program with a Triton kernel that overwrites its operand compiles for a GPU) and `kernel` (the Triton that wrote the
+kernel's IR reads it, and the hidden write is found).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,8 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import hold_key
+from ligerdiag.artifacts.cache import Cache, hold_key
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
@@ -22,15 +20,6 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.rules.registry import RULES
 from ligerdiag.rules.rule import Rule
 from ligerdiag.toolchains import toolchain as toolchain_module
-from ligerdiag.toolchains.catalogue import (
-    DEFAULT,
-    Target,
-    ToolchainSpec,
-    find_spec,
-    known_releases,
-    known_toolchains,
-    load_target,
-)
 from ligerdiag.toolchains.environments import (
     describe_toolchain,
     find_differences,
@@ -38,11 +27,13 @@ from ligerdiag.toolchains.environments import (
     locate_environment,
     provide_toolchain,
 )
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT, ToolchainSpec, find_spec, known_releases, known_toolchains
 from ligerdiag.workers.pool import Pool
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Templates
 
-PROBE = Path(toolchain_module.__file__).parent / "probes" / "in_place.py"
+PROBE = Path(toolchain_module.__file__).parent / "probes" / "overwriting_kernel.py"
 PROBE_TIMEOUT = 300.0
 MAXIMUM_DETAIL = 300
 SHOWN_VERSIONS = ("jax", "jax-triton", "triton")
@@ -53,49 +44,49 @@ class StepState(StrEnum):
 
     WORKS = "works"
     MISSING = "missing"
-    """Not made yet: nothing is wrong, something is to be done."""
+    """Not made yet, which is no fault."""
     BROKEN = "broken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainStep:
-    """One thing that a toolchain needs."""
+    """One thing that a toolchain needs, and its state."""
 
     name: str
     """`environment`, `packages`, `compile` or `kernel`."""
     state: StepState
     detail: str
-    """One line: where, which, or what is wrong and what to do."""
+    """One line: a place or versions; or the fault and a remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainStatus:
-    """One toolchain, and how far it was looked at."""
+    """One toolchain with the state of the steps that were tried."""
 
     name: str
     about: str
     python: str
     versions: dict[str, str]
-    """The pinned versions; for the default one, the versions found."""
+    """The pinned versions; for the default toolchain, the installed ones."""
     directory: str
-    """Of its environment, whether it is there or not; "" for the default one."""
+    """The place of its environment, which need not exist; "" for the default toolchain."""
     steps: tuple[ToolchainStep, ...]
 
     @property
     def state(self) -> StepState:
-        """That of the first step that is not as it should be."""
+        """The state of the first step that does not work, or WORKS."""
         return next((step.state for step in self.steps if step.state is not StepState.WORKS), StepState.WORKS)
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Returns every toolchain, the default one first, and the releases of jax that were made, by what is on the disk:
-    nothing is started."""
+    """Returns every toolchain, the default one first, and the releases of JAX with an environment. Looks only at the
+    disk."""
     made = [spec for spec in known_releases() if locate_environment(spec, cache).is_dir()]
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in (*known_toolchains(), *made))))
 
 
 def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:
-    """Diagnoses one toolchain by compiling a program with it. Raises InputError when there is none of that name."""
+    """Compiles a small program with the toolchain. Raises InputError for an unknown name."""
     status, toolchain = _look(name, cache)
     if toolchain is None:
         return status
@@ -103,7 +94,7 @@ def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:
 
 
 def _look(name: str, cache: Cache) -> tuple[ToolchainStatus, Toolchain | None]:
-    """Returns the state on disk, and the toolchain if its environment and packages are complete."""
+    """Returns the status on disk, and the toolchain if its environment and packages are complete."""
     return _look_at_own() if name == DEFAULT else _look_at_environment(find_spec(name), cache)
 
 
@@ -194,7 +185,7 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Too
 
 
 def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:
-    """Returns the toolchains, the default one first, by what is on the disk: nothing is started."""
+    """Returns the toolchains, the default one first. Looks only at the disk."""
     return list_statuses(Cache(cache_directory))
 
 
@@ -206,7 +197,8 @@ def create_toolchain(name: str, tell: Callable[[str], None], cache_directory: Pa
 
 
 def diagnose_toolchain(name: str, target: str = "h100", cache_directory: Path | None = None) -> ToolchainStatus:
-    """Tries the toolchain on a small program for that GPU, if its environment is there; InputError for unknown names."""
+    """Tries the toolchain, if it has an environment, on a small program for that GPU. Raises InputError for an unknown
+    name."""
     return diagnose(name, Cache(cache_directory), load_target(target))
 
 
@@ -217,9 +209,9 @@ def list_cases(
     cache_directory: Path | None = None,
     jobs: int | None = None,
 ) -> tuple[CaseSpec, ...]:
-    """Returns the cases that the selectors mean, from `directory`. Raises as `check` does.
+    """Returns the cases of the selectors, resolved from `directory`. Raises as `check` does.
 
-    A process that asks at the same time as others waits for them, and then finds the answer in the cache.
+    Of several processes that do this at the same time, one works and the others then find the answer in the cache.
     """
     cache = Cache(cache_directory)
     with hold_key(cache.artifacts, "cases"), Pool(cache=cache, jobs=jobs) as pool:

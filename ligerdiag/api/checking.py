@@ -5,7 +5,6 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.api.judging import (
-    CheckOptions,
     Run,
     expect_of,
     ignore_progress,
@@ -20,41 +19,41 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.function_file import list_own_folders, read_function_file
 from ligerdiag.compile.cases.selectors import find_root
 from ligerdiag.compile.service import compile_cases, discover_cases, make_toolchain_step
-from ligerdiag.device.service import require_gpu
+from ligerdiag.device.device_service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
-from ligerdiag.judgement.baseline import Baseline, EntryKey, load_baseline, render_baseline
-from ligerdiag.judgement.conclusion import conclude
-from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
-from ligerdiag.judgement.suppression_entry import SeenScope, compute_scope
-from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
-from ligerdiag.render.json import compute_version
-from ligerdiag.replay.service.service import ReplayTask, replay_artifacts
-from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
+from ligerdiag.replay.replay_service import ReplayTask, replay_artifacts
+from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
+from ligerdiag.report.json import compute_version
+from ligerdiag.report.status import conclude, parse_expectation, parse_expected_rules
+from ligerdiag.report.suppressions import SeenScope, Suppressions, compute_scope
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import find_usual_root, resolve_roots
 from ligerdiag.text import count_of
-from ligerdiag.toolchains.catalogue import Target, load_target
 from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Templates
 
 _SHOWN = 3
 
 
 def require_distinct(cases: Sequence[CaseSpec]) -> None:
-    """Raises InputError when two cases have one id: a baseline could not tell them apart."""
+    """Raises InputError if two cases have the same id, by which a baseline finds them."""
     places: dict[str, str] = {}
     for case in cases:
         place = str(case.source)
         if case.id in places:
             both = f"`{places[case.id]}` and `{place}`"
-            raise InputError(f"expected one case `{case.id}` but it is in {both}: a baseline goes by ids")
+            raise InputError(f"expected one case `{case.id}` but it is in {both}: a baseline finds cases by id")
         places[case.id] = place
 
 
@@ -64,17 +63,17 @@ def compute_facts(report: CaseReport) -> ScheduleFacts:
 
 
 def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str) -> ScheduleFacts | None:
-    """Returns the baseline's entry for this compile; None if there is no baseline or no entry."""
+    """Returns the baseline's entry for this compile; None without a baseline or an entry."""
     return baseline.entries.get(_make_key(identity, toolchain)) if baseline is not None else None
 
 
 def list_baseline_notes(
     baseline: Baseline, path: Path, cases: Sequence[CaseReport], options: CheckOptions, versions: dict[str, str]
 ) -> Iterator[str]:
-    """Returns notes that compare the run as a whole with the baseline, one line each."""
+    """Yields notes that compare the whole run with the baseline, one line each."""
     keys = {_make_key(case, options.toolchain): case for case in cases}
     compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
-    drifted = [case for case in compared if any(finding.rule == DRIFT.id for finding in case.findings)]
+    drifted = [case for case in compared if any(finding.rule in list_ids(RuleKind.DRIFT) for finding in case.findings)]
     yield f"{len(drifted)} of {count_of(len(compared), 'compile')} drifted from the baseline `{path}`"
     recorded = baseline.toolchains.get(options.toolchain, {})
     others = [name for name in sorted({*recorded, *versions}) if recorded.get(name) != versions.get(name)]
@@ -93,9 +92,9 @@ def list_baseline_notes(
 
 
 def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
-    """Returns the text of a baseline of this run: what the file at `path` already has of other compiles is kept.
+    """Returns the text of a baseline with this run's compiles and the other compiles of the baseline at `path`.
 
-    Raises InputError when there is a file that is no baseline.
+    Raises InputError if the file at `path` is not a baseline.
     """
     newer = Baseline(
         ligerdiag=compute_version(),
@@ -106,7 +105,7 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 
 def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
-    """Returns the compiles that a baseline can hold: those that were analysed."""
+    """Returns the compiles that were analysed: a baseline can hold no others."""
     return tuple(case for case in report.cases if case.status is not Status.ERROR)
 
 
@@ -120,12 +119,12 @@ def _list(keys: Sequence[EntryKey]) -> str:
 
 
 def check(options: CheckOptions, on_progress: OnProgress | None = None) -> CheckReport:
-    """Compile, judge and replay every selected case on every target.
+    """Compiles, judges and replays every selected case on every target.
 
-    What goes wrong with one case is in that case's report. Raises InputError or CaseError when the request as a whole
-    cannot be met: a selector that means nothing, an unknown target, a single case file that does not import; of several
-    files such a one has a report of its own. After Ctrl-C, SIGTERM or the time limit (see `ending`) the report holds what
-    was known by then, and says of every case what is not.
+    A failure of one case is in that case's report. Raises InputError or CaseError if the whole request fails: for a
+    selector that matches nothing, an unknown target, or a single case file that cannot be imported (one of several such
+    files gets a report instead). After Ctrl-C, SIGTERM or the time limit (see `ending`) the report holds the results so
+    far, and says for every case which steps were not done.
     """
     started = perf_counter()
     tell = on_progress or ignore_progress
@@ -211,7 +210,7 @@ def _compile(
     templates: Templates,
     tell: OnProgress,
 ) -> None:
-    """Compiles and judges every case."""
+    """Compiles and judges every case, and adds it to the run."""
     with (
         Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout, templates=templates) as pool,
         open_readers(toolchain, cache, templates) as readers,
@@ -257,10 +256,9 @@ def _compile(
 
 
 def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
-    """Returns the folders from which a report reads the sources of these cases, which the user asked to check.
+    """Returns the folders from which the report of a case may read sources.
 
-    These are `usual`, the folder that the source's imports start from, and the user's own folders on Python's import
-    path.
+    These are `usual`, the folder that the source's imports start from, and the user's folders on Python's import path.
     """
     folders = [Path(source.root), *map(Path, list_own_folders())]
     if source.pickled:
@@ -270,14 +268,14 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 
 
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
-    """Returns the report of a request that cannot be met, for programs that read reports and not the terminal."""
+    """Returns a report that holds the error of a whole request, for programs that read reports."""
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
     cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)
     return CheckReport(cases=cases, targets=options.targets, toolchain=options.toolchain)
 
 
 def _require_expectation(case: CaseSpec) -> None:
-    """Raises InputError, with the file's name, where what the case expects cannot be read."""
+    """Raises InputError, with the name of the file, if the case's expectation cannot be parsed."""
     try:
         parse_expectation(case.expected)
         parse_expected_rules(case.expected_rules, beside=case.expected)

@@ -1,27 +1,27 @@
 """`bisect` and `diff`: what makes a case right or wrong, and what differs between two compiles of it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import assert_never
 
 from ligerdiag.api.checking import check
 from ligerdiag.api.inspecting import inspect
-from ligerdiag.api.judging import CheckOptions, InspectOptions, ignore_progress
+from ligerdiag.api.judging import ignore_progress
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.trial import BisectOptions
-from ligerdiag.device.service import require_gpu
-from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.bisect.trials import TrialRunner
+from ligerdiag.device.device_service import require_gpu
 from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
-from ligerdiag.toolchains.catalogue import DEFAULT, SUFFIX, Target, load_target
+from ligerdiag.report.comparisons import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
+from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
+from ligerdiag.toolchains.gpu_targets import SUFFIX, Target, load_target
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 
-type BisectAxis = Callable[[Laboratory, CaseSpec, Target, BisectOptions], Bisection]
+type BisectAxis = Callable[[TrialRunner, CaseSpec, Target, BisectOptions], Bisection]
 
 MOST_CASES = 50
 DEFAULT_TARGETS = ("h100",)
@@ -30,9 +30,9 @@ DEFAULT_TARGETS = ("h100",)
 def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tuple[Bisection, ...]:
     """Bisects every selected case, on every target where the axis is not the targets themselves.
 
-    Raises InputError or CaseError when the request cannot be met: a selector that means nothing, an axis that does not
-    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds what was known of it; RunEnded when
-    nothing was.
+    Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not
+    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds its results so far; raises
+    RunEnded if there are none.
     """
     _refuse_idle_options(options)
     if options.device:
@@ -42,23 +42,23 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
         targets = targets[:1]
     run = _find_axis(options.axis)
     done: list[Bisection] = []
-    laboratory = Laboratory(
+    runner = TrialRunner(
         cache=Cache(options.cache_directory),
         jobs=options.jobs,
         timeout=options.timeout,
         tell=on_progress or ignore_progress,
         declared=options.effects,
     )
-    with laboratory, work_until_ended() as work:
-        for case in _choose_cases(laboratory, options):
+    with runner, work_until_ended() as work:
+        for case in _choose_cases(runner, options):
             for target in targets:
-                laboratory.forget_draft()
-                done.append(run(laboratory, case, target, options))
-                laboratory.forget_draft()
+                runner.forget_draft()
+                done.append(run(runner, case, target, options))
+                runner.forget_draft()
     if work.ending is not None:
-        if laboratory.draft is None and not done:
+        if runner.draft is None and not done:
             raise RunEnded(work.ending)
-        last = done.pop() if laboratory.draft is None else laboratory.finish(laboratory.draft)
+        last = done.pop() if runner.draft is None else runner.finish(runner.draft)
         done.append(replace(last, interrupted=True, ended_by=work.ending))
     return tuple(done)
 
@@ -73,28 +73,28 @@ def _refuse_idle_options(options: BisectOptions) -> None:
         raise InputError("expected the toolchains to compare, and not one to use")
 
 
-def _choose_cases(laboratory: Laboratory, options: BisectOptions) -> tuple[CaseSpec, ...]:
-    cases = laboratory.discover(options.selectors)
+def _choose_cases(runner: TrialRunner, options: BisectOptions) -> tuple[CaseSpec, ...]:
+    cases = runner.discover(options.selectors)
     if not options.selectors or len(cases) > MOST_CASES:
         raise InputError(f"expected the id of a case, such as `{cases[0].id}`, but got {len(cases)} cases")
     return cases
 
 
 def _find_axis(axis: Axis) -> BisectAxis:
-    """Returns the function that varies along it; only that axis is imported."""
+    """Returns the function for the axis. The other axes are not imported."""
     match axis:
         case Axis.MITIGATION:
-            from ligerdiag.bisect.axes.mitigation import bisect_mitigation as run
+            from ligerdiag.bisect.mitigation import bisect_mitigation as run
         case Axis.EDGES:
-            from ligerdiag.bisect.axes.edges import bisect_edges as run
+            from ligerdiag.bisect.edges import bisect_edges as run
         case Axis.PASSES:
-            from ligerdiag.bisect.passes.passes import bisect_passes as run
+            from ligerdiag.bisect.passes import bisect_passes as run
         case Axis.FLAGS:
-            from ligerdiag.bisect.axes.flags import bisect_flags as run
+            from ligerdiag.bisect.flags import bisect_flags as run
         case Axis.TARGETS:
-            from ligerdiag.bisect.axes.targets import bisect_targets as run
+            from ligerdiag.bisect.targets import bisect_targets as run
         case Axis.TOOLCHAINS:
-            from ligerdiag.bisect.axes.toolchains import bisect_toolchains as run
+            from ligerdiag.bisect.toolchains import bisect_toolchains as run
         case _:
             assert_never(axis)
     return run
@@ -104,36 +104,14 @@ _REMEDY = "`ligerdiag diff A B` for two artifacts or dumps, `ligerdiag diff CASE
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffOptions:
-    """Options of `diff`: the two sides to compare, and how."""
-
-    subjects: tuple[str, ...]
-    """Two paths; or, with two targets or toolchains, ids, globs, files, module:name."""
-    targets: tuple[str, ...] = ()
-    """One for both sides, or one for each."""
-    toolchains: tuple[str, ...] = ()
-    """The same."""
-    module: str = ""
-    """Glob over the modules of dumps."""
-    jobs: int | None = None
-    timeout: float | None = None
-    """Seconds that one compile may take, or one module to be read; None means as of `check` and `inspect`."""
-    cache_directory: Path | None = None
-    effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
-    notes: tuple[str, ...] = ()
-    """Further notes for the report."""
-
-
 def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> DifferenceReport:
-    """Compares two compiles of each case, or what two paths hold.
+    """Compares two compiles of each case, or the modules at two paths.
 
-    What goes wrong with one compile is in its report. Raises InputError when the request cannot be met: a path that is not
-    there or does not hold exactly one module with custom calls, a case that does not exist.
+    A failure of one compile is in its report. Raises InputError if the request fails: for a path that does not exist or
+    does not hold exactly one module with custom calls, or for a case that does not exist.
     """
     started = perf_counter()
-    _require_sense(options)
+    _require_comparable(options)
     if options.targets or options.toolchains:
         differences, reports = _compare_cases(options, on_progress)
     else:
@@ -146,10 +124,10 @@ def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> Differe
     )
 
 
-def _require_sense(options: DiffOptions) -> None:
-    for what, names in (("target", options.targets), ("toolchain", options.toolchains)):
+def _require_comparable(options: DiffOptions) -> None:
+    for noun, names in (("target", options.targets), ("toolchain", options.toolchains)):
         if len(names) > 2:
-            raise InputError(f"expected two {what}s to compare but got {len(names)}: {', '.join(names)}")
+            raise InputError(f"expected two {noun}s to compare but got {len(names)}: {', '.join(names)}")
     if len({Path(name).name.removesuffix(SUFFIX) for name in options.targets}) < len(options.targets):
         raise InputError(f"expected targets of two names but got {', '.join(options.targets)}: rename a description")
     if options.targets or options.toolchains:
@@ -201,7 +179,7 @@ def _compare_cases(
 
 
 def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterator[Difference]:
-    """Yields a difference for each case of which both sides were done."""
+    """Yields a difference for each case that both sides have."""
     sides: list[dict[str, CaseReport]] = []
     for report, name in zip(reports, (reports[0].targets[0], reports[1].targets[-1]), strict=True):
         sides.append({case.id: case for case in report.cases if case.target == name})
@@ -215,7 +193,7 @@ def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterat
 
 
 def _make_labels(targets: Sequence[str], toolchains: Sequence[str]) -> tuple[str, str]:
-    """Returns the labels that tell the two sides apart, in the user's own words."""
+    """Returns the labels of the two sides: the targets and toolchains that differ, as the user named them."""
 
     def label(number: int) -> str:
         words = [targets[number]] if targets[0] != targets[1] else []

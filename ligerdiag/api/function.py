@@ -1,4 +1,4 @@
-"""`check` of a function without a case file: from the live function to a source that a worker can load, to its report."""
+"""`ligerdiag.check`: hands a live function to a worker, as a source like a case file, and returns its report."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast, overload
 
 from ligerdiag.api.checking import check as check_cases
-from ligerdiag.api.judging import CheckOptions, split_targets
+from ligerdiag.api.judging import split_targets
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.function_file import ProcessState, list_own_folders, write_function_file
 from ligerdiag.compile.cases.function_pickler import (
@@ -22,14 +22,14 @@ from ligerdiag.compile.cases.function_pickler import (
     settle_class_names,
 )
 from ligerdiag.compile.cases.rebuild import choose_mesh, unwrap_jitted
-from ligerdiag.config import load_config
+from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.expectation import parse_expectation, parse_expected_rules
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
-from ligerdiag.replay.service.worker import Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.report.status import parse_expectation, parse_expected_rules
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.toolchains.toolchain import link_package
 
 _SETTINGS = (
@@ -41,12 +41,12 @@ _SETTINGS = (
     "jax_numpy_rank_promotion",
     "jax_softmax_custom_jvp",
 )
-"""The settings that a program can depend on, beside its function."""
+"""Settings of JAX that a program can depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFunction:
-    """A function, what it is called with, and what is expected."""
+    """A function of this process, its arguments, and the expectation."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
@@ -59,7 +59,8 @@ class LiveFunction:
 
 
 def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
-    """Writes the function down and says where; InputError where it or its arguments cannot be handed to a worker."""
+    """Pickles the function below the cache; returns its source. Raises InputError if it or an argument cannot be
+    pickled."""
     name = live.name or name_function(live.function)
     if not callable(cast("object", live.function)):
         raise InputError(f"expected a function but got {live.function!r:.60} (type={type(live.function).__name__})")
@@ -92,7 +93,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Returns the function's own name; for a `partial`, the name of the function inside."""
+    """Returns the name of the function; for a `partial`, that of the function inside."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     name = str(getattr(function, "__name__", type(function).__name__))
@@ -100,7 +101,7 @@ def name_function(function: Callable[..., Any]) -> str:
 
 
 def _offer_cloudpickle(cache: Cache) -> str:
-    """Returns a folder that has cloudpickle and nothing else, for a toolchain that lacks it."""
+    """Returns a folder that holds cloudpickle alone, for a toolchain that lacks it."""
     spec = find_spec("cloudpickle")
     assert spec is not None
     assert spec.origin is not None
@@ -137,8 +138,8 @@ def _read_settings() -> dict[str, object]:
     return {name: value for name, value in settings.items() if isinstance(value, str | bool)}
 
 
-class CheckWords(TypedDict, total=False):
-    """Options of `check` beside the target."""
+class CaseKeywords(TypedDict, total=False):
+    """What a case file would say of the function."""
 
     mesh: Mapping[str, int] | Sequence[int] | None
     name: str
@@ -146,25 +147,51 @@ class CheckWords(TypedDict, total=False):
     expected_rules: tuple[str, ...] | None
     effects: Mapping[str, Mapping[str, Sequence[int]]] | None
     reference: Callable[..., Any] | None
+
+
+class RunKeywords(TypedDict, total=False):
+    """Fields of CheckOptions, and `full` of its bounds; their defaults stand there."""
+
     toolchain: str
     replay: bool
     full: bool
     device: bool
-    cache_directory: Path | str | None
     refresh: bool
     timeout: float
+
+
+class CheckKeywords(CaseKeywords, RunKeywords, total=False):
+    """Options of `check` beside the target."""
+
+    cache_directory: Path | str | None
     jobs: int | None
     config: Path | None
     on_progress: OnProgress | None
 
 
+def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
+    """words: those of CaseKeywords are used, others are ignored."""
+    return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
+
+
+def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
+    """Returns options from words. words: those of RunKeywords are used, others are ignored. others: further fields."""
+    given = _choose(words, RunKeywords)
+    bounds = Bounds(full=given.pop("full", False))
+    return CheckOptions(bounds=bounds, **given, **others)
+
+
+def _choose(words: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    return {name: words[name] for name in kind.__annotations__ if name in words}
+
+
 @overload
-def check(fn: Callable[..., Any], *specs: Any, target: str = "h100", **words: Unpack[CheckWords]) -> CaseReport: ...
+def check(fn: Callable[..., Any], *specs: Any, target: str = "h100", **words: Unpack[CheckKeywords]) -> CaseReport: ...
 
 
 @overload
 def check(
-    fn: Callable[..., Any], *specs: Any, target: tuple[str, ...] | list[str], **words: Unpack[CheckWords]
+    fn: Callable[..., Any], *specs: Any, target: tuple[str, ...] | list[str], **words: Unpack[CheckKeywords]
 ) -> tuple[CaseReport, ...]: ...
 
 
@@ -172,22 +199,7 @@ def check(
     fn: Callable[..., Any],
     *specs: Any,
     target: str | tuple[str, ...] | list[str] = "h100",
-    mesh: Mapping[str, int] | Sequence[int] | None = None,
-    name: str = "",
-    expected: str | Mapping[str, str] | None = None,
-    expected_rules: tuple[str, ...] | None = None,
-    effects: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
-    reference: Callable[..., Any] | None = None,
-    toolchain: str = DEFAULT,
-    replay: bool = True,
-    full: bool = False,
-    device: bool = False,
-    cache_directory: Path | str | None = None,
-    refresh: bool = False,
-    timeout: float = 300.0,
-    jobs: int | None = None,
-    config: Path | None = None,
-    on_progress: OnProgress | None = None,
+    **words: Unpack[CheckKeywords],
 ) -> CaseReport | tuple[CaseReport, ...]:
     """Checks whether the schedule that XLA makes of this function is right.
 
@@ -214,46 +226,36 @@ def check(
     jobs: processes at most, by default one a core.
     config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed and what kernels do; none by default.
 
-    Raises InputError where the function or an argument cannot be handed to a worker, or does not fit, and LigerdiagError
-    where there is nothing to compile with. A function that raises or does not compile is in the report: its status is
-    `could not analyse`.
+    Raises InputError where the function or an argument cannot be handed to a worker, or does not fit, and
+    LigerdiagError where there is nothing to compile with. A function that raises or does not compile is in the report:
+    its status is `could not analyse`.
     """
-    live = LiveFunction(
-        function=fn,
-        specs=specs,
-        mesh=mesh,
-        name=name,
-        expected=expected,
-        expected_rules=expected_rules,
-        effects=effects,
-        reference=reference,
-    )
-    settings = load_config(config, Path.cwd()) if config is not None else None
+    for name in words:
+        if name not in CheckKeywords.__annotations__:
+            raise TypeError(f"check() got an unexpected keyword argument {name!r}")
+    config, cache = words.get("config"), words.get("cache_directory")
+    settings = Config() if config is None else load_config(config, Path.cwd())
     targets = split_targets(target)
-    options = CheckOptions(
+    options = make_check_options(
+        words,
         targets=targets,
         usual_targets=targets,
-        toolchain=toolchain,
-        replay=replay,
-        bounds=Bounds(full=full),
-        device=device,
-        cache_directory=None if cache_directory is None else Path(cache_directory),
-        refresh=refresh,
-        timeout=timeout,
-        jobs=jobs,
-        suppress=() if settings is None else settings.suppress,
-        effects=() if settings is None else settings.effects,
+        cache_directory=None if cache is None else Path(cache),
+        jobs=words.get("jobs"),
+        suppress=settings.suppress,
+        effects=settings.effects,
     )
-    reports = check_live(live, options, Path.cwd(), on_progress).cases
+    live = make_live_function(fn, specs, words)
+    reports = check_live(live, options, Path.cwd(), words.get("on_progress")).cases
     return reports[0] if isinstance(target, str) and len(targets) == 1 else reports
 
 
 def check_live(
     live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Returns the report of one function, with one case on each target; `options` choose none.
+    """Returns the report of one function, with a case for each target. The selectors of `options` are ignored.
 
-    root: folder that a worker's imports start from.
+    root: the folder that a worker's imports start from.
 
     Raises as `check`; KeyboardInterrupt after Ctrl-C, when all workers are gone.
     """
@@ -266,7 +268,7 @@ def check_live(
 def check_chosen(
     choice: Source | CaseSpec, options: CheckOptions, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Returns the report of a case that is known already; as `check_live`."""
+    """Returns the report of a case, or of the cases of a source. Raises as `check_live` does."""
     report = check_cases(replace(options, selectors=(choice,)), on_progress)
     if report.interrupted:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`inspect`: selects and judges what somebody else compiled, one module after the other."""
+"""`inspect`: selects modules that somebody else compiled, and judges one after the other."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -8,15 +8,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
-from ligerdiag.api.judging import InspectOptions, ignore_progress, list_declared
+from ligerdiag.api.judging import ignore_progress, list_declared
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import Dump, ModuleCounter, ModuleFiles, count_here, find_modules
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, ModuleOutcome
-from ligerdiag.judgement.conclusion import conclude
-from ligerdiag.judgement.suppression_entry import SeenScope
-from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Replay, ReplayState, Verdict
 from ligerdiag.model.report import (
     CheckReport,
@@ -29,6 +26,9 @@ from ligerdiag.model.report import (
     Refusal,
     leave_undone,
 )
+from ligerdiag.report.status import conclude
+from ligerdiag.report.suppressions import SeenScope, Suppressions
+from ligerdiag.run_options import InspectOptions
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
 from ligerdiag.text import count_of
@@ -39,21 +39,21 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSelection:
-    """The modules to inspect."""
+    """The modules and artifacts to inspect."""
 
     modules: tuple[ModuleFiles, ...]
     artifacts: tuple[Path, ...]
     notes: tuple[str, ...]
-    """Notes on modules that were found and are not inspected, one line each."""
+    """A line for each reason why some modules are not inspected."""
 
 
 def select_modules(
     paths: Sequence[Path], pattern: str = "", count: Callable[[Path], int | None] = count_here
 ) -> DumpSelection:
-    """Returns the modules under the paths whose id, or a part of it, matches the glob; all of them without one.
+    """Returns the modules under the paths whose id, or a part of it, matches the glob; without a glob, all of them.
 
-    count: returns the number of modules in a text that may hold several; without one, this process reads it. Raises
-    InputError for a path that is not there, one that holds no module, or a pattern that matches none.
+    count: returns the number of modules in a text that may hold several. Raises InputError for a path that does not
+    exist or holds no module, and for a pattern that matches none.
     """
     counter = ModuleCounter(count)
     dumps = [find_modules(path, counter) for path in dict.fromkeys(paths)]
@@ -69,11 +69,11 @@ def select_modules(
         raise InputError(f"no module matches `{pattern}`: there are {names}{more}")
     notes: list[str] = []
     if pattern and len(modules) < len(found):
-        notes.append(f"{count_of(len(found) - len(modules), 'module')} not asked for: no match of `{pattern}`")
+        notes.append(f"{count_of(len(found) - len(modules), 'module')} left out: no match of `{pattern}`")
     notes += _describe_rest(dumps)
     if counter.unsplit:
         notes.append(
-            f"{count_of(counter.unsplit, 'file')} not looked into for several modules: all of them are more than the bounds"
+            f"{count_of(counter.unsplit, 'file')} not searched for several modules: together they exceed the bounds"
         )
     return DumpSelection(modules=modules, artifacts=artifacts, notes=tuple(notes))
 
@@ -85,7 +85,7 @@ def _matches(module: str, pattern: str) -> bool:
 
 
 def _name_apart(dumps: Sequence[tuple[Path, Dump]]) -> tuple[ModuleFiles, ...]:
-    """Returns all modules; those of several paths with the same id have the path before it."""
+    """Returns all modules; modules of several paths with the same id get the path as prefix."""
     ids = Counter(module.id for _, dump in dumps for module in dump.modules)
     return tuple(
         replace(module, id=f"{path}/{module.id}" if path.is_dir() else str(path)) if ids[module.id] > 1 else module
@@ -100,7 +100,7 @@ def _describe_empty(path: Path, dump: Dump) -> str:
         return (
             f"`{path}` holds {number} before optimizations and none after: the schedule is in `…after_optimizations…`"
         )
-    if path.is_dir() and any(path.glob("module_*")):  # what XLA writes into each folder, whatever is asked for
+    if path.is_dir() and any(path.glob("module_*")):  # XLA writes it into each folder, whatever the flags
         return f"no HLO module in `{path}`, though XLA wrote there: give it `--xla_dump_hlo_as_proto` as well"
     return f"no HLO module in `{path}`: expected what `--xla_dump_to` writes, as protobuf or text"
 
@@ -130,7 +130,7 @@ def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
 
 
 class Inspector(Protocol):
-    """Looks at one thing: in this process (`ModuleInspector`), or in one of its own (`sandbox`)."""
+    """Judges one module or artifact, in this process (`ModuleInspector`) or in a sandboxed one (`sandbox`)."""
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges a module of a dump."""
@@ -141,29 +141,30 @@ class Inspector(Protocol):
         ...
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Does the replay that the last outcome, of this module, leaves to be done."""
+        """Does the replay that the last outcome, which was of this module, requests."""
         ...
 
 
 @dataclass(slots=True)
 class InspectedModules:
-    """The outcomes so far of the selected modules. Filled step by step, so that a partial result survives Ctrl-C."""
+    """The outcomes of the selected modules so far. They are filled in step by step, so that Ctrl-C leaves a partial
+    result."""
 
     selection: DumpSelection
     judged: list[Judged] = field(default_factory=list[Judged])
     replays: list[Replay | None] = field(default_factory=list[Replay | None])
-    """Of each in `judged`."""
+    """One for each entry of `judged`."""
     notes: list[str] = field(default_factory=list[str])
     idle: int = 0
     """Modules without custom calls."""
     unassigned: int = 0
-    """Of these, those of which it is not known whether values share bytes."""
+    """Those of them without a buffer assignment that could be read."""
     done: int = 0
-    """Artifacts and modules that were looked at to their end."""
+    """Artifacts and modules that were inspected completely."""
 
     @property
     def total(self) -> int:
-        """Returns the number of modules."""
+        """Number of artifacts and modules."""
         return len(self.selection.artifacts) + len(self.selection.modules)
 
     def run(self, inspector: Inspector) -> Iterator[tuple[int, str]]:
@@ -176,7 +177,7 @@ class InspectedModules:
             self._add(inspector.inspect_module(files), files, inspector)
 
     def mark_undone(self, ending: Ending) -> None:
-        """Adds a record for each artifact and module that was not looked at to its end, after the run was ended."""
+        """Adds a record for each artifact and module that was not inspected completely when the run was ended."""
         names = [str(directory) for directory in self.selection.artifacts]
         targets = dict.fromkeys(names, UNKNOWN_TARGET)
         for files in self.selection.modules:
@@ -189,7 +190,7 @@ class InspectedModules:
         self.replays += [None] * (len(self.judged) - len(self.replays))
 
     def list_notes(self) -> tuple[str, ...]:
-        """Returns notes on what was found and is in no report, and on how many modules hold nothing to check."""
+        """Returns notes on modules that are in no report, and on how many modules have nothing to check."""
         if any(isinstance(one.result, Refusal) or _has_something(one.result) for one in self.judged):
             nothing = f"{_count(self.idle)} without custom calls: nothing to check there" if self.idle else ""
         else:
@@ -217,13 +218,13 @@ class InspectedModules:
 
 
 def _has_something(inspection: Inspection) -> bool:
-    """Returns whether there was something to check, or to say."""
+    """Returns whether the module has a hidden write, a finding or an unknown output."""
     is_decided = Verdict.UNKNOWN not in inspection.outputs.values()
     return bool(inspection.coverage.hidden_writes or inspection.findings) or not is_decided
 
 
 _PENDING = Replay(state=ReplayState.NOT_DONE)
-"""Of a module that was judged and is being replayed."""
+"""The replay of a module that is being replayed."""
 
 
 def _count(number: int) -> str:
@@ -231,10 +232,10 @@ def _count(number: int) -> str:
 
 
 def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> CheckReport:
-    """Judges modules that were compiled elsewhere: those under the paths that hold custom calls.
+    """Judges the modules with custom calls under the paths, compiled elsewhere.
 
-    A failure in one module is in that module's report. Raises InputError when a path holds no module or none matches.
-    After Ctrl-C, SIGTERM or the time limit the others are in the report as not checked.
+    A failure of one module is in its report. Raises InputError if a path holds no module or none matches. After Ctrl-C,
+    SIGTERM or the time limit the remaining modules are in the report as not checked.
     """
     started = perf_counter()
     tell = on_progress or ignore_progress
@@ -251,7 +252,7 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     inspector = SandboxedInspector(request, cache=Cache(options.cache_directory))
     with inspector:
         if all(path.exists() for path in options.paths):
-            inspector.start()  # it gets ready meanwhile
+            inspector.start()  # its process starts while this one looks for modules
         inspected = InspectedModules(select_modules(options.paths, options.module, inspector.count_modules))
         with work_until_ended() as work:
             for done, name in inspected.run(inspector):
@@ -278,7 +279,10 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
 
 
 def _list_foreign(paths: Sequence[Path], roots: Sequence[str]) -> tuple[str, ...]:
-    """Folders whose comments allow nothing. That of a single file is the user's own where a root lies in it."""
+    """Returns the folders whose suppression comments do not count, as their files came with the dump.
+
+    The folder of a single file does not belong to them if one of the roots lies in it.
+    """
     folders = list_foreign_folders(path for path in paths if path.is_dir())
     beside = list_foreign_folders(path for path in paths if not path.is_dir())
     return (*folders, *(folder for folder in beside if not any(is_below(root, (folder,)) for root in roots)))

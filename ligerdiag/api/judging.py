@@ -1,4 +1,5 @@
-"""From the options of a command to judgements: what is known of the cases of one run, also on this machine's GPUs."""
+"""Judges compiled cases for `check`, and keeps the results of one run: verdicts, replays, and runs on this machine's
+GPUs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,14 +7,12 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.cases.selectors import Selector
 from ligerdiag.compile.service import CompileResult
-from ligerdiag.device.service import run_judged_cases
+from ligerdiag.device.device_service import run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import inspect_artifact
-from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import (
@@ -26,105 +25,30 @@ from ligerdiag.model.report import (
     refuse,
     refuse_for_bug,
 )
-from ligerdiag.replay.service.service import ReplayOptions, ReplayTask
-from ligerdiag.replay.service.worker import ALONE_SECONDS, Bounds
-from ligerdiag.toolchains.catalogue import DEFAULT
+from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask
+from ligerdiag.replay.replay_worker import ALONE_SECONDS
+from ligerdiag.run_options import CheckOptions
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import Pool
 
 
 def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
-    """Returns a line for each declaration: a verdict can hang on it."""
-    told = {one.name: _BY_NUMBER if one.writes is not None else _BY_ALIAS for one in effects}
-    return tuple(f"what `{name}` does is declared, and {believed}" for name, believed in told.items())
+    """Returns a note for each declaration, as verdicts may depend on it."""
+    trusted = {one.name: _BY_NUMBER if one.writes is not None else _BY_ALIAS for one in effects}
+    return tuple(f"the effects of `{name}` are declared, and {believed}" for name, believed in trusted.items())
 
 
-_BY_NUMBER = "believed where it could not be told"
-_BY_ALIAS = "believed of a library's calls without side effects: they overwrite what their outputs alias, and no more"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
-    """Options of `check`: which cases to check, and how."""
-
-    selectors: tuple[Selector, ...] = ()
-    """Ids, globs, files, module:name; none means all of the folder `cases`."""
-    targets: tuple[str, ...] = ("h100",)
-    """Names of targets, or paths of target descriptions."""
-    jobs: int | None = None
-    """Compile and replay workers; None means one a core."""
-    timeout: float = 300.0
-    """Seconds that one case may take to compile, and again to replay."""
-    cache_directory: Path | None = None
-    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
-    refresh: bool = False
-    """Compile and replay again what the cache has."""
-    replay: bool = True
-    """Replay what fits the bounds."""
-    bounds: Bounds = field(default_factory=Bounds)
-    rows: bool = False
-    """Count the rows of each output that are fresh and stale."""
-    orders: int = 0
-    """Other legal orders of each schedule in which the replay runs it, too."""
-    device: bool = False
-    """Compile each case for the GPUs of this machine, too, run it on them and compare."""
-    toolchain: str = DEFAULT
-    """Compile with that one; see `list_toolchains`."""
-    suppress: tuple[ConfigEntry, ...] = ()
-    """Findings that the configuration file allows; comments in the code are always read."""
-    effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
-    baseline: Path | None = None
-    """Compare each schedule with what this file has of it, see `baseline`."""
-    record: bool = False
-    """The report is to be recorded: look for what a baseline holds."""
-    view: bool = False
-    """Compute what the HTML draws, too."""
-    source_roots: tuple[Path, ...] | None = None
-    """Folders below which source lines and comments are read. None means the repository of the current folder, or that
-    folder where it is in none, and the folders that the cases' imports start from, PYTHONPATH's among them."""
-    usual_targets: tuple[str, ...] = ("h100",)
-    """Targets that the project is checked for by default; without all of them no suppression is called unused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectOptions:
-    """Options of `inspect`: which modules to inspect, and how."""
-
-    paths: tuple[Path, ...]
-    """Dump directories, files with a module, artifact directories."""
-    module: str = ""
-    """Glob over the modules' ids; empty means all."""
-    suppress: tuple[ConfigEntry, ...] = ()
-    """Findings that the configuration file allows; comments in the code are always read."""
-    effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
-    neighbourhoods: bool = False
-    """Also compute which instructions read the values that kernels overwrite."""
-    view: bool = False
-    """Compute what the HTML draws, too."""
-    source_roots: tuple[Path, ...] = ()
-    """Folders below which source lines and comments are read; none by default, as the dump says which files."""
-    notes: tuple[str, ...] = ()
-    """Further notes for the report."""
-    timeout: float | None = None
-    """Seconds that one module may take, and again its replay; None means by the size of its files, and by an estimate."""
-    replay: bool = True
-    """Replay the modules in which a kernel overwrites something, where that fits the bounds."""
-    bounds: Bounds = field(default_factory=Bounds)
-    seed: int = 0
-    """Of the arguments that a replay draws."""
-    cache_directory: Path | None = None
-    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+_BY_NUMBER = "trusted where the kernel could not be analysed"
+_BY_ALIAS = "trusted for calls of a library without side effects: they overwrite only operands that their outputs alias"
 
 
 def ignore_progress(progress: Progress) -> None:
-    """Ignores the progress, for callers that do not report any."""
+    """Ignores the progress."""
     del progress
 
 
 def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
-    """Names, or one text with commas between them, each once and in their order; InputError where there is none."""
+    """Returns the names, each once, from a sequence or a text with commas. Raises InputError for none."""
     names = [target] if isinstance(target, str) else target
     parts = tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
     if not parts:
@@ -133,15 +57,14 @@ def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
-    """Returns the case with what is expected when this toolchain compiles it."""
+    """Returns the case with the expectation for this toolchain."""
     if toolchain.name not in case.expected_elsewhere:
         return case
     return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
 
 
 def find_file(source: Source) -> str:
-    """Returns the file that defines the source's cases; empty where it is a module that is not below the folder of the
-    project."""
+    """Returns the file that defines the source's cases; "" for a module outside the project's folder."""
     if source.file or not source.module:
         return source.file
     path = Path(source.root, *source.module.partition(":")[0].split("."))
@@ -150,7 +73,7 @@ def find_file(source: Source) -> str:
 
 
 def name_source(source: Source) -> str:
-    """Returns the source in a report: a file below the current folder as it is called from there."""
+    """Returns the name of the source in a report: a file below the current folder relative to it."""
     path = Path(source.file)
     return str(path.relative_to(Path.cwd())) if source.file and path.is_relative_to(Path.cwd()) else str(source)
 
@@ -158,7 +81,7 @@ def name_source(source: Source) -> str:
 def refuse_source(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
 ) -> Judged:
-    """Returns the record of a file without cases, as it cannot be read; the other files stand."""
+    """Returns the record of a file whose cases cannot be read."""
     file = "" if source is None else find_file(source)
     return refuse(Identity(id=name, target=target, toolchain=toolchain, source=file), error)
 
@@ -173,7 +96,8 @@ def judge_result(
     neighbourhoods: bool = False,
     view: bool = False,
 ) -> Judged:
-    """Returns what the schedule says. neighbourhoods, view: as in `inspect_artifact`."""
+    """Returns the verdicts on a compiled case, or the reason why there are none. neighbourhoods, view: as in
+    `inspect_artifact`."""
     started, cached = perf_counter(), result.cached
     identity = _describe(result.case, result.target, toolchain)
     if result.artifact is None:
@@ -209,13 +133,12 @@ def _describe(case: CaseSpec, target: str, toolchain: str) -> Identity:
 
 
 type RunKey = tuple[Source, str, str]
-"""Source, case and target."""
+"""Source, case id and target."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """The known results of the cases so far. Filled step by step, so that an interrupted run keeps the results it
-    has."""
+    """The results of a run so far. They are filled in step by step, so that an interrupted run keeps them."""
 
     order: tuple[RunKey, ...] = ()
     cases: dict[tuple[Source, str], CaseSpec] = field(default_factory=dict[tuple[Source, str], CaseSpec])
@@ -225,7 +148,7 @@ class Run:
     tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
 
     def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool) -> None:
-        """Says of every case what was not done before the run was ended. replay, device: whether they were
+        """Adds a result to every case for each step that the end of the run prevented. replay, device: whether
         requested."""
         why = f"the run was ended by {ending.value} before its turn"
         for key in self.order:
@@ -240,13 +163,13 @@ class Run:
 
 
 DRAWS = 3
-"""Different draws of the arguments that a device runs; one, where replaying them takes long."""
+"""Draws of the arguments that a device runs; only one if their replay takes long."""
 FULL_TIMEOUT = 1800.0
-"""Seconds that a case may take on the device and its comparison, when bounds are lifted."""
+"""Seconds that a case may take on the device, and its comparison, if `--full` lifts the bounds."""
 
 
 def make_replay_options(options: CheckOptions) -> ReplayOptions:
-    """Returns the options of a replay that these options ask for."""
+    """Returns the options of the replay."""
     return ReplayOptions(
         bounds=options.bounds,
         timeout=options.timeout,
@@ -260,7 +183,7 @@ def make_replay_options(options: CheckOptions) -> ReplayOptions:
 def run_on_devices(
     run: Run, options: CheckOptions, cache: Cache, tell: OnProgress
 ) -> Iterator[tuple[RunKey, DeviceRun]]:
-    """Runs each case once, for however many targets it was compiled."""
+    """Runs each case once on this machine's GPUs; yields the run for each target that the case was compiled for."""
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
     large = {key[:2] for key, one in run.replays.items() if one.cut or one.estimated_seconds > ALONE_SECONDS}
     runs = run_judged_cases(

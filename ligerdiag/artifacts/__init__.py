@@ -1,1 +1,1 @@
-"""Artifacts: what one compilation left behind, in directories that the cache names by their content."""
+"""Artifacts: the results of one compilation, in directories that the cache names by their content."""

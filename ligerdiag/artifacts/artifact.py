@@ -1,18 +1,18 @@
-"""Artifacts: the results of one compilation, in a directory that names and hashes each of its files.
+"""Artifacts: the results of one compilation, in a directory whose manifest lists and hashes each file.
 
-| file | what |
+| file | content |
 |---|---|
-| as_written.hlo.pb | HloProto of the program as traced, tagged, before anything is folded; empty when it has no such form |
-| unoptimized.hlo.pb | HloProto of the program as XLA got it, tagged |
-| as_lowered.hlo.pb | HloProto of the program as JAX gives it to XLA, nothing folded; only where JAX may have moved a Ref |
+| as_written.hlo.pb | HloProto of the program as traced, tagged, before anything is folded; empty if it has no such form |
+| unoptimized.hlo.pb | HloProto of the program that XLA got, tagged |
+| as_lowered.hlo.pb | HloProto of the program that JAX gave to XLA, nothing folded; only where JAX may have moved a Ref |
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
-| thunks.txt | what is executed, with streams and command buffers; empty when XLA wrote none |
-| kernel_calls.json | the kernel calls of the traced program, also those that never reached XLA |
-| readers.json | the reads, after a kernel call, of what the kernel was given, in the program without ties |
-| provenance.json | what was compiled, for what, by what |
-| log.txt | what compiler and program printed |
-| passes/ | snapshots after single passes, when asked for |
-| manifest.json | size and sha256 of each of these, written last |
+| thunks.txt | the thunks that the GPU executes, with streams and command buffers; empty if XLA wrote none |
+| kernel_calls.json | the kernel calls of the traced program, including those that never reached XLA |
+| readers.json | the reads of a kernel's operands after its call, in the program without ties |
+| provenance.json | the program, the target and the toolchain |
+| log.txt | the output of the compiler and the program |
+| passes/ | snapshots after single passes, on request |
+| manifest.json | size and sha256 of each of these files, written last |
 """
 
 import json
@@ -73,13 +73,13 @@ REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, READERS, P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoneCall:
-    """The custom call that a kernel call would have been."""
+    """The custom call that XLA would have got for a kernel call that was dropped."""
 
     target: str
     config: str
-    """Its `backend_config` as XLA keeps it, in base64."""
+    """The call's `backend_config` as XLA stores it, in base64."""
     declared: tuple[int, ...]
-    """Numbers of the operands that share their bytes with an output."""
+    """Numbers of the operands that are declared to share their bytes with an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,31 +93,31 @@ class KernelCall:
     operands: int
     outputs: int
     source: SourceLine
-    """The innermost frame outside of installed packages; file "" when there is none."""
+    """The innermost frame outside of installed packages; file "" if there is none."""
     name_stack: str
     traced: bool
-    """Whether the call is in the traced program; false if it was dropped during tracing."""
+    """Whether the call is in the traced program; false if tracing dropped it."""
     in_program: bool
-    """Whether XLA got the call: one without used outputs is dropped before."""
+    """Whether XLA got the call: JAX drops one whose outputs nobody uses."""
     operand_used_later: bool
     """Whether an instruction reads one of its operands after it; true if that is unknown."""
     tags: tuple[int, ...]
-    """Tags of the StableHLO operations that stand for this kernel at this source line."""
+    """Tags of the StableHLO operations of this kernel at this source line."""
     alone: LoneCall | None
-    """The custom call that XLA would have got; None if XLA got the call, and if it could not be made."""
+    """The custom call that XLA would have got; None if XLA got it, or if it could not be built."""
     site: SourceLine | None = None
-    """The line that makes the call; None if no single line is known. `source` is in the forward pass, also for a call
-    of a backward function."""
+    """The line that makes the call; None if no single line is known. `source` is in the forward pass even for a call of
+    a backward function."""
     repeated: tuple[tuple[int, ...], ...] = ()
-    """Numbers of operands that are one `Ref`, for each `Ref` that stands behind several."""
+    """Numbers of the operands that are the same `Ref`, for each `Ref` that is passed more than once."""
     dropped: tuple[int, ...] = ()
-    """Tags of the operations of the program as written that are this call, and that XLA did not get."""
+    """Tags of this call's operations in the program as written that XLA did not get."""
     call: str = ""
-    """Its name in the trace, the same for one place of the user's code; empty where it has none."""
+    """Its name in the trace, the same for all calls from one place in the user's code; empty if it has none."""
 
 
 ANY_OPERAND = -1
-"""In the place of an operand's number."""
+"""Used instead of an operand's number in `Provenance.crossed_operands`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +134,13 @@ class Provenance:
     inputs: tuple[str, ...]
     """Names of the program's arguments, in order."""
     input_placements: tuple[Placement, ...]
-    """For each input, where its shards lie."""
+    """For each input, the placement of its shards."""
     output_placements: tuple[Placement, ...]
-    """For each output, where its shards lie; empty where XLA does not say it."""
+    """For each output, the placement of its shards; empty if XLA does not report it."""
     parameters: tuple[int, ...]
     """For each input its parameter_number in the entry computation, 0-based."""
     tags: int
-    """Number of tagged operations: tags are 1 to this."""
+    """Number of tagged operations; tags are 1 to this number."""
     target: str
     target_sha256: str
     compute_capability: int
@@ -156,14 +156,14 @@ class Provenance:
     lower_seconds: float
     compile_seconds: float
     crossed_operands: tuple[int, ...] | None = None
-    """Operands of kernels around whose calls JAX has changed the author's order, see `lowering.binds`; `ANY_OPERAND` is all.
-    None in an artifact that does not tell."""
+    """Kernel operands around whose calls JAX changed the author's order, see `compile.lowering.binds`; `ANY_OPERAND`
+    means all operands. None if the artifact does not record it."""
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX has parted from the writes before them."""
+    """Reads of Refs that JAX separated from the writes before them."""
     ref_stores: tuple[RefStore, ...] = ()
-    """The stores into Refs of both programs, where JAX has parted one from a read."""
+    """The stores into Refs in both programs, if JAX separated one from a read."""
     refs_trouble: str = ""
-    """The reason why it may not be seen what comes of that; empty where it is."""
+    """The reason why the consequences of these moves may be incomplete; empty if they are complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +172,11 @@ class Artifact:
 
     directory: Path
     as_written: Path
-    """The program as traced, see `as_written`."""
+    """The program as traced, before anything is folded; an empty file if it has no such form."""
     as_lowered: Path | None
-    """The program as JAX gives it to XLA, before anything is folded; None where JAX cannot have moved a Ref."""
+    """The program that JAX gave to XLA, before anything is folded; None if JAX cannot have moved a Ref."""
     unoptimized: Path
-    """The program as XLA got it."""
+    """The program that XLA got."""
     optimized: Path
     thunks: Path
     log: Path
@@ -184,19 +184,19 @@ class Artifact:
     """Snapshots after single passes, in order; empty unless requested."""
     kernel_calls: tuple[KernelCall, ...]
     readers: tuple[TieSite, ...]
-    """The places for ties, in the program without ties and in its order."""
+    """The places for ties, in the program without ties, in program order."""
     readers_trouble: str
-    """The reason why `readers` is incomplete; empty when it is complete."""
+    """The reason why `readers` is incomplete; empty if it is complete."""
     provenance: Provenance
 
     @property
     def program(self) -> Path:
-        """The program as traced; where it has no such form, as XLA got it."""
+        """The program as traced; if it has no such form, the program that XLA got."""
         return self.as_written if self.as_written.stat().st_size else self.unoptimized
 
 
 def load_artifact(directory: Path) -> Artifact:
-    """Checks every file against the manifest and reads the records; ArtifactError when something is not right."""
+    """Checks every file against the manifest and reads the records. Raises ArtifactError."""
     directory = directory.absolute()
     if not directory.is_dir():
         raise ArtifactError(f"no artifact directory `{directory}`")
@@ -233,7 +233,7 @@ def render_kernel_calls(calls: tuple[KernelCall, ...]) -> str:
 
 
 def list_artifact_files(directory: Path) -> tuple[Path, ...]:
-    """Returns the files that an artifact can have, as far as they exist, whatever its manifest says."""
+    """Returns the files that an artifact in this directory may have, whatever its manifest says."""
     with suppress(OSError), os.scandir(directory / PASSES) as entries:
         passes = [Path(entry.path) for entry in islice(entries, MAXIMUM_ARTIFACT_FILES)]
         return (*(directory / name for name in (MANIFEST, *REQUIRED, AS_LOWERED)), *passes)
@@ -241,7 +241,7 @@ def list_artifact_files(directory: Path) -> tuple[Path, ...]:
 
 
 def write_manifest(directory: Path) -> None:
-    """Writes the manifest of the files that are there, which makes the directory an artifact."""
+    """Writes the manifest of the files in the directory, which makes it an artifact."""
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
     entries = {
         path.relative_to(directory).as_posix(): {"size": path.stat().st_size, "sha256": compute_file_sha256(path)}
@@ -252,7 +252,7 @@ def write_manifest(directory: Path) -> None:
 
 
 def compute_file_sha256(path: Path) -> str:
-    """Hexadecimal sha256 of the file's bytes."""
+    """Returns the hexadecimal sha256 of the file's bytes."""
     with path.open("rb") as file:
         return _compute_sha256(file)
 
@@ -284,7 +284,7 @@ def _check_files(directory: Path) -> tuple[str, ...]:
             raise FieldError(f"`{name}` has {actual} bytes, not {size}" if actual >= 0 else f"`{name}` is missing")
         with open_untrusted(path, MAXIMUM_FILE_BYTES, follow=False) as file:
             if _compute_sha256(file) != read_str(entry, "sha256"):
-                raise FieldError(f"`{name}` has another sha256 than the manifest says")
+                raise FieldError(f"the sha256 of `{name}` differs from the manifest's")
     return tuple(files)
 
 
@@ -293,13 +293,14 @@ def _read_json(path: Path) -> bytes:
 
 
 _MODULE, _ID = 1, 5
-"""Numbers of HloProto.hlo_module and HloModuleProto.id."""
+"""Field numbers of HloProto.hlo_module and HloModuleProto.id."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 
 def drop_module_id(proto: bytes) -> bytes:
-    """Returns the serialized HloProto without the module's id; all other bytes stay. ValueError where it is none."""
+    """Returns the serialized HloProto without the module's id, otherwise unchanged. Raises ValueError if it is no
+    protobuf."""
     parts: list[bytes] = []
     for number, start, content, end in _iterate_fields(proto):
         if number == _MODULE:
@@ -312,7 +313,7 @@ def drop_module_id(proto: bytes) -> bytes:
 
 
 def _iterate_fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(number, start of the field, start of its content, end) of each field."""
+    """Yields (number, start of the field, start of its content, end) of each field."""
     at = 0
     while at < len(message):
         start = at

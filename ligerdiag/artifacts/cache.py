@@ -1,55 +1,68 @@
-"""The cache: artifacts by content, and an index that finds them without tracing anything.
+"""The cache: artifacts by their content, and an index that finds them without tracing anything.
 
-    <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifacts` and `store`
-    <root>/index/<sha256 of the question>.json                               files it depended on, and the answer
-    <root>/replays/<sha256 of the question>.json                             the same, for what replay computed
-    <root>/toolchains/<name>-<hash of the pins>/                             see `environments`
+    <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifact`
+    <root>/index/<sha256 of the question>.json                               an answer, and the files that it depends on
+    <root>/replays/<sha256 of the question>.json                             the same, for results of replay
+    <root>/toolchains/<name>-<hash of the pins>/                             see `toolchains.environments`
     <root>/effects/<sha256 of a custom call>.json                            see `effects.isolated`
-    <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchain` for the last
+    <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchains.toolchain`
 
-An index entry answers "the cases of this file" or "the artifact of this case on this target". It holds as long as each
-file of the project that was imported for the answer has the sha256 that it had. A file that cannot be read is a miss,
-and so is one that holds another question or key than the one it was looked up by. Failures are never kept.
+An index entry answers "the cases of this file" or "the artifact of this case on this target". It is valid as long as
+every project file that was imported for the answer keeps its sha256. A file that cannot be read is a miss, and so is an
+entry whose question or key is not the one that was looked up. Failures are never kept.
 
-Files that others can write are not trusted: a cache folder of another user, or one that others may write to, is
-refused. The remains of a process that died are removed by the next one, see `store`.
+An artifact is built in a temporary sibling directory and renamed into place, so no process sees a partial one. A
+process that compiles a key holds its lock; others that want the same program wait and then find it. The operating
+system drops the lock of a process that dies. A damaged or outdated artifact is renamed away before the new one takes
+its place.
+
+The cache does not trust files that others can write: it refuses a folder that another user owns or that others may
+write to. The next process removes the remains of one that died (see `scratch_folders`).
 """
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
-from ligerdiag.artifacts.artifact import MAXIMUM_JSON_BYTES, Artifact, compute_file_sha256
-from ligerdiag.artifacts.store import Lease, find_artifact, hold_lease, is_held, remove_stale_folders_once
+from ligerdiag.artifacts.artifact import (
+    MANIFEST,
+    MAXIMUM_JSON_BYTES,
+    Artifact,
+    compute_file_sha256,
+    load_artifact,
+    write_manifest,
+)
+from ligerdiag.artifacts.scratch_folders import Lease, hold_lease, is_held, remove_stale_folders_once
 from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError, Json, parse_object, read_object, read_str_map
 from ligerdiag.errors import ArtifactError, InputError
 from ligerdiag.untrusted_files import read_untrusted
 
 INDEX, REPLAYS, TOOLCHAINS, LOCKS, EFFECTS = "index", "replays", "toolchains", "locks", "effects"
-"""Folders of questions and answers; of environments; of locks; of what kernels do, see `effects.isolated`."""
+"""Folders of answers, of replays, of environments, of locks, and of kernels' effects."""
 SCRATCH_PREFIX = ".tmp-"
 RUN_PREFIX = "run-"
 _SCRATCH = re.compile(rf"{re.escape(SCRATCH_PREFIX)}(\d+-[0-9a-f]{{12}})-\d+")
 SCRATCH_SECONDS = 24 * 3600.0
-"""A temporary directory that is older was left by a process that died."""
+"""A process that died left any temporary directory older than this."""
 
 
 class Cache:
-    """One cache directory; one object per run, as it remembers the hashes of the files it looked at."""
+    """One cache directory. Make one object per run: it remembers the hashes of the files that it has read."""
 
     def __init__(self, root: Path | None = None) -> None:
-        """Opens the cache at `root`, by default LIGERDIAG_CACHE_DIR or the user's; InputError when it is not writable.
+        """Opens the cache at `root`, by default LIGERDIAG_CACHE_DIR or the user's; makes its directories.
 
-        Nothing is written before the first entry, except that the directories are made.
+        Raises InputError if the directories cannot be used.
         """
         self.root = find_cache_root(root)
         self.artifacts = self.root / "artifacts"
@@ -62,7 +75,7 @@ class Cache:
             for folder in (self.root, self.artifacts, *(self.root / name for name in (INDEX, REPLAYS, LOCKS))):
                 folder.mkdir(mode=0o700, exist_ok=True)
             self._require_private()
-            with suppress(OSError):  # a cache that cannot be written to is read
+            with suppress(OSError):  # a read-only cache is still read
                 self._lease = hold_lease(self._locate_lease(self._run))
             self._remove_abandoned()
             remove_stale_folders_once()
@@ -72,29 +85,29 @@ class Cache:
             ) from error
 
     def forget_hashes(self) -> None:
-        """Looks at files anew from here on."""
+        """Forgets the hashes of files, so that they are read again."""
         self._hashes.clear()
 
     def allocate_scratch(self) -> Path:
-        """Returns a name for a temporary directory beside the artifacts; the caller removes it."""
+        """Returns a path for a temporary directory beside the artifacts; the caller makes and removes it."""
         return self.artifacts / self._name_scratch()
 
     def find_artifact(self, key: str) -> Artifact | None:
-        """Returns the artifact of that key, when it is there and whole."""
+        """Returns the artifact of that key if it exists and is undamaged."""
         return find_artifact(self.artifacts, key)
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
-        """Returns the answer to the question, if no file that it depended on has changed since."""
+        """Returns the answer to the question if no file that it depends on has changed since."""
         found = self._find_entry(question, folder)
         return None if found is None else found[0]
 
     def find_dependencies(self, question: Mapping[str, object], folder: str = INDEX) -> dict[str, str] | None:
-        """Returns the files that the answer depends on, to their sha256; None where there is no answer that holds."""
+        """Returns the sha256 of each file that the answer depends on; None if there is no valid answer."""
         found = self._find_entry(question, folder)
         return None if found is None else found[1]
 
     def are_unchanged(self, dependencies: Mapping[str, str]) -> bool:
-        """Returns whether each of the files still has that sha256."""
+        """Returns whether each of the files still has its sha256."""
         return all(self._hash(file) == digest for file, digest in dependencies.items())
 
     def _find_entry(self, question: Mapping[str, object], folder: str) -> tuple[Json, dict[str, str]] | None:
@@ -115,7 +128,7 @@ class Cache:
         answer: Mapping[str, object],
         folder: str = INDEX,
     ) -> None:
-        """Writes the answer down; a cache that cannot be written costs time, not the run."""
+        """Keeps the answer; ignores errors, because a cache that cannot be written only costs time."""
         path = self._locate(question, folder)
         temporary = path.with_name(self._name_scratch())
         text = json.dumps({"question": question, "dependencies": dict(dependencies), "answer": answer}, indent=1)
@@ -135,18 +148,18 @@ class Cache:
         return self.root / LOCKS / f"{RUN_PREFIX}{run}.lock"
 
     def _require_private(self) -> None:
-        """InputError where another user could have put something into the cache."""
+        """Raises InputError if another user could have put files into the cache."""
         open_to_others = self.root.stat().st_mode & 0o077
         for folder in (self.root, *(path for path in self.root.iterdir() if path.is_dir())):
             status = folder.stat()
             if {status.st_uid, folder.lstat().st_uid} != {os.geteuid()}:
                 raise InputError(
-                    f"another user owns the cache directory `{folder}`, and what is in it could be anything:"
+                    f"another user owns the cache directory `{folder}` and controls its content:"
                     " set LIGERDIAG_CACHE_DIR to a folder of your own"
                 )
             if open_to_others and status.st_mode & 0o022:
                 raise InputError(
-                    f"other users can write to the cache directory `{folder}`, and what is in it could be anything:"
+                    f"other users can write to the cache directory `{folder}`:"
                     " remove it, or set LIGERDIAG_CACHE_DIR to a folder of your own"
                 )
 
@@ -177,6 +190,67 @@ class Cache:
                     path.unlink()
 
     def _is_left(self, name: str) -> bool:
-        """Returns whether the run that made the scratch file or folder of that name is over."""
+        """Returns whether the run that made the scratch file or folder of that name has ended."""
         found = _SCRATCH.match(name)
         return found is not None and not is_held(self._locate_lease(found[1]))
+
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+_PROGRAM_DIGITS = 40
+"""Hexadecimal digits of a key that identify the program; 160 bits do not collide by chance."""
+
+
+def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
+    """Returns the artifact of that key if it exists, is undamaged and not older than `not_before` (seconds since the
+    epoch)."""
+    if not _KEY.fullmatch(key):
+        return None
+    directory = artifacts / key
+    try:
+        if (directory / MANIFEST).stat().st_mtime < not_before:
+            return None
+        artifact = load_artifact(directory)
+        return artifact if artifact.provenance.key == key else None  # not a folder that somebody renamed
+    except (ArtifactError, OSError):
+        return None
+
+
+def join_key(program: str, names: str) -> str:
+    """Returns a key that begins with the program's hash and ends with that of the names; each hash has 64 digits."""
+    return program[:_PROGRAM_DIGITS] + names[_PROGRAM_DIGITS:]
+
+
+def get_program(key: str) -> str:
+    """Returns the part of a key that all artifacts of one program share."""
+    return key[:_PROGRAM_DIGITS]
+
+
+def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
+    """Returns an undamaged artifact of the same program, perhaps under other names: the first by key."""
+    if not _KEY.fullmatch(key):
+        return None
+    keys = sorted(path.name for path in artifacts.glob(f"{get_program(key)}*"))
+    return next((found for one in keys if (found := find_artifact(artifacts, one, not_before)) is not None), None)
+
+
+@contextmanager
+def hold_key(artifacts: Path, key: str) -> Generator[None]:
+    """Holds the lock of the key's program; first waits for any process that holds it."""
+    locks = artifacts.parent / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / f"{get_program(key)}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def keep_artifact(scratch: Path, artifacts: Path, key: str) -> None:
+    """Moves the finished directory `scratch` into place. The caller must hold the key's lock."""
+    write_manifest(scratch)
+    directory = artifacts / key
+    if directory.exists():
+        aside = scratch.with_name(f"{scratch.name}-old")
+        os.rename(directory, aside)
+        os.rename(scratch, directory)
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        os.rename(scratch, directory)

@@ -1,5 +1,6 @@
-"""Records of an artifact beside its modules: which readers can be tied to a kernel call, and where the shards of inputs
-and outputs lie. Device numbers are the partition ids of the SPMD module.
+"""Records of an artifact beside its modules: placements of inputs and outputs, moved Refs, and readers to tie.
+
+Device numbers are the partition ids of the SPMD module.
 """
 
 import json
@@ -24,15 +25,15 @@ type Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """One array over the devices."""
+    """The distribution of one array over the devices."""
 
     shape: tuple[int, ...]
-    """The whole array's."""
+    """Shape of the whole array."""
     shards: tuple[tuple[Range, ...], ...]
-    """For each device, by partition id, what it holds of each dimension; all of it where the array is replicated."""
+    """For each device, by partition id, its range of each dimension; the whole range if the array is replicated."""
 
     def __post_init__(self) -> None:
-        """Raises FieldError where a shard is no part of the array."""
+        """Raises FieldError if a shard is not a part of the array."""
         for shard in self.shards:
             fits = len(shard) == len(self.shape)
             if not fits or any(not 0 <= a <= b <= n for (a, b), n in zip(shard, self.shape, strict=True)):
@@ -42,10 +43,10 @@ class Placement:
 def compute_placements(
     shapes: Sequence[tuple[int, ...]], shardings: Sequence[Any], devices: Sequence[Any]
 ) -> tuple[Placement, ...]:
-    """Placements of arrays of these shapes under `jax.sharding.Sharding`s; `devices` are in the order of partition ids.
+    """Returns the placements of arrays of these shapes under `jax.sharding.Sharding`s.
 
-    That order is the device assignment's: of the mesh, flattened. Raises CompileError where XLA has not said how an array is
-    split, as without its partitioner.
+    devices: in the order of partition ids, which is that of the device assignment: the flattened mesh. Raises
+    CompileError if XLA does not report how an array is split, as without its partitioner.
     """
     return tuple(_compute_placement(s, sharding, devices) for s, sharding in zip(shapes, shardings, strict=True))
 
@@ -54,7 +55,7 @@ def _compute_placement(shape: tuple[int, ...], sharding: Any, devices: Sequence[
     shape = tuple(int(size) for size in shape)
     find_indices = getattr(sharding, "devices_indices_map", None)
     if find_indices is None:
-        raise CompileError(f"XLA does not say how an array of shape {list(shape)} is split over the devices")
+        raise CompileError(f"XLA does not report how an array of shape {list(shape)} is split over the devices")
     indices = find_indices(shape)
     shards = tuple(
         tuple(_read_slice(part, size) for part, size in zip(indices[device], shape, strict=True)) for device in devices
@@ -68,83 +69,83 @@ def _read_slice(part: slice, size: int) -> Range:
 
 
 class RefMove(StrEnum):
-    """What JAX has done to a Ref while it took a function apart, see `compile.lowering.refs`."""
+    """How JAX moved accesses of a Ref when it split a function, see `compile.lowering.refs`."""
 
     OUT_OF_LOOP = "out of loop"
-    """It is made and read before the loop, and written in the loop."""
+    """The Ref is made and read before the loop, and written in the loop."""
     SHARED = "shared"
-    """It is made before the loop, and all iterations have it."""
+    """The Ref is made before the loop, and all iterations share it."""
     DROPPED = "dropped"
-    """It is made and read once more, and not written in between."""
+    """The Ref is made and read once more, without the write in between."""
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRef:
-    """One read of a Ref that JAX has parted from the write before it."""
+    """One read of a Ref that JAX separated from the write before it."""
 
     kind: RefMove
     made: SourceLine | None
-    """The line that makes the Ref; None where it is not known, as below."""
+    """The line that makes the Ref; None if unknown, as for the next two."""
     read: SourceLine | None
     write: SourceLine | None
     """The line of the kernel call, or of the store."""
     kernel: str
     """The kernel's function name; empty for a store."""
     call: str
-    """The name that the kernel call, or the store, has in the trace, see `compile.lowering.call_names`."""
+    """The name of the kernel call or the store in the trace, see `compile.lowering.call_names`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefStore:
-    """A store into a Ref that is no kernel's: `ref[...] = value`."""
+    """A store into a Ref outside of kernels: `ref[...] = value`."""
 
     tag: int
-    """Of the operation that stands for the stored value, in the program as written and in the one that XLA gets."""
+    """Tag of the operation that computes the stored value, in the program as written and in the one that XLA gets."""
     name: str
-    """The same for one place of the user's code."""
+    """The same for all stores from one place in the user's code."""
     source: SourceLine | None
-    """None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieSite:
-    """One use, after a kernel call, of a value that the kernel was given; see `readers`.
+    """One read, after a kernel call, of one of the kernel's operands: a place where a trivial operation can be
+    inserted.
 
-    Tags are those of the untied program, whatever is tied.
+    Tags are those of the program without ties.
     """
 
     id: str
-    """`<call>.<operand>:<reader>.<reader_operand>`, the tags of the calls `through` before the first: `9/40.0:12.1`."""
+    """`<call>.<operand>:<reader>.<reader_operand>`, with the tags of the calls in `through` first: `9/40.0:12.1`."""
     kernel: str
-    """The kernel's function name, the custom call's target where it has none."""
+    """The kernel's function name; the custom call's target if it has none."""
     call: int
     """Tag of the kernel's custom call."""
     operand: int
-    """Of the kernel call, 0-based."""
+    """Number of the kernel call's operand, 0-based."""
     through: tuple[int, ...]
-    """Tags of the function calls that lead from the reader's function to the kernel's; empty when it is the same."""
+    """Tags of the function calls that lead from the reader's function to the kernel's; empty if both are the same."""
     reader: int
     """Tag of the operation that reads."""
     reader_operand: int
-    """Of that operation, 0-based."""
+    """Number of that operation's operand, 0-based."""
     opcode: str
-    """StableHLO's name of the operation."""
+    """StableHLO's name of the reading operation."""
     shape: str
-    """Of the value that is read, such as `f32[4,32]`."""
+    """Shape of the value that is read, such as `f32[4,32]`."""
     source: SourceLine
     """The innermost frame of the reading operation outside of installed packages; file "" when there is none."""
     untieable: str = ""
-    """The reason why no trivial operation can be put here; empty when one can."""
+    """The reason why no trivial operation can be inserted here; empty if one can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
-    """All that were found in one program, in program order."""
+    """The readers of one program, in program order."""
 
     found: tuple[TieSite, ...] = ()
     trouble: str = ""
-    """The reason why they were not looked for, or not found; empty when they are complete."""
+    """The reason why the list is incomplete; empty if it is complete."""
 
 
 def render_readers(readers: Readers) -> str:
@@ -152,5 +153,5 @@ def render_readers(readers: Readers) -> str:
 
 
 def parse_readers(fields: Json) -> Readers:
-    """Returns the records of a JSON object; raises FieldError."""
+    """Parses the records from a JSON object. Raises FieldError."""
     return Readers(found=read_record(tuple[TieSite, ...], fields, "readers"), trouble=read_str(fields, "trouble"))

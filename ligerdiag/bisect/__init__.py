@@ -1,1 +1,1 @@
-"""Finds what makes a case right or wrong: axes that vary a compile, and searches over the variations."""
+"""Finds what makes a case right or wrong: each axis varies one thing of a compile and compares the verdicts."""

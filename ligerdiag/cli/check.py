@@ -1,7 +1,7 @@
 """`ligerdiag check`: are these schedules right?"""
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,77 +9,81 @@ import typer
 
 from ligerdiag.cli.exit_codes import PRECEDENCE, ExitCode, FailOn, compute_exit_code, render_table
 from ligerdiag.cli.options import (
-    DEFAULT_TARGETS,
-    CacheDir,
     Config,
-    Full,
-    Jobs,
-    Replay,
-    ReplayMemory,
-    ReplaySeconds,
+    Html,
+    ReplayBounds,
     ReportFormat,
     ReportOutputs,
-    SourceRoots,
     TimeLimit,
-    ToolchainName,
-    parse_size,
+    fill_options,
+    make_command,
     parse_targets,
     read_settings,
 )
-from ligerdiag.cli.output import require_recordable, write_atomically, write_record
-from ligerdiag.cli.report_output import Format, Html, parse_outputs, require_html_directory, write_html, write_report
+from ligerdiag.cli.output import (
+    Format,
+    Outputs,
+    parse_outputs,
+    require_html_directory,
+    require_recordable,
+    write_atomically,
+    write_html,
+    write_record,
+    write_report,
+)
 from ligerdiag.codec import pack_record
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import LigerdiagError
+from ligerdiag.run_options import DEFAULT_TARGETS, CheckOptions, Option, Targets
 
 if TYPE_CHECKING:
-    pass
+    from ligerdiag.model.report import CheckReport
 
-HELP = """Are these schedules right? Compile each case for the GPU, with no GPU needed, and say
-for every output whether it is computed from what the kernels wrote. Then replay the
-schedule on numbers, on the CPU, and say whether they agree.
+HELP = """Are these schedules right? Compiles each case for a GPU, which need not be here, and says
+for every output whether it is computed from the values that the kernels wrote. Then
+replays the schedule on numbers, on the CPU, and says whether they agree.
 
 SELECTORS choose cases by id or glob ('seed_flce[False-*]'), by the path of a file
 of yours that defines CASE or CASES (mine.py, 'mine.py::ID'), or by module:name.
 Without any: all of cases/, here or above, up to the project's pyproject.toml.
 
 \b
-What the words mean:
+Verdicts on an output:
   fresh      computed as the program means it, and something forces the order
-  STALE      misses what a kernel wrote: the value is wrong
-  latent     right in this schedule by luck, nothing forces the order
-  clobbered  sees what a kernel wrote though it needs the original
-  unknown    could not be decided, never counts as right
+  STALE      misses a kernel's write: the value is wrong
+  latent     right in this schedule by luck: nothing forces the order
+  clobbered  sees a kernel's write, but needs the original value
+  unknown    could not be decided; never counts as right
 
 \b
-What the replay says to that:
-  agrees       the numbers are what the verdicts say
-  2 of 4       of as many of the outputs; the numbers of the others cannot tell
-  lossy 0.25   as meant, but for the precision: the relative error
-  DISAGREES    they cannot both be true: the report lists the causes that are left
+Results of the replay:
+  agrees       the numbers agree with the verdicts
+  2 of 4       they agree for that many outputs; the other numbers cannot tell
+  lossy 0.25   right except for the precision; 0.25 is the relative error
+  DISAGREES    verdict and numbers contradict: the report lists possible causes
   undecided    the numbers cannot tell
-  (2 of 32)    of as many iterations of its dearest loop: all of them are estimated
-               above the bounds, see --full. Such numbers show what is wrong, and
-               never that nothing is wrong in a later iteration
+  (2 of 32)    only that many iterations of the most expensive loop were replayed,
+               as all are estimated above the bounds (see --full). Such numbers
+               can show an error, but not that later iterations have none
   too large    estimated above the bounds, see --full
-  not covered  holds something that replay does not compute
+  not covered  contains something that replay does not compute
 """
 
 EPILOG = f"""\b
 Examples:
   ligerdiag check                               all cases; the first run compiles,
-                                                later ones read the cache
+                                                later ones use the cache
   ligerdiag check 'seed_flce[False-*]'          some of them
   ligerdiag check mine.py --target a100,h100    your own file, two GPUs side by side
   ligerdiag check --format json --output report.json
   ligerdiag check --format github --output sarif=out.sarif --output junit=out.xml
   ligerdiag check --html report                 as pages: report/index.html
-  ligerdiag check --no-replay                   the schedules alone
-  ligerdiag check --orders 20                   is what is fresh so in every order that
-                                                XLA may choose? Run in 20 others, too
-  ligerdiag check --device --time-limit 1500    on a machine that is there for half
-                                                an hour: what is known by then
-  ligerdiag check --full --timeout 3600         also what takes long to replay
+  ligerdiag check --no-replay                   judges only the schedules
+  ligerdiag check --orders 20                   replays also in 20 other orders that XLA
+                                                may choose: do fresh outputs change?
+  ligerdiag check --device --time-limit 1500    on a machine that you have for half an
+                                                hour: reports the results by then
+  ligerdiag check --full --timeout 3600         replays also large programs
   ligerdiag check 'seed_*' --toolchain seed     as jax 0.4.34 compiles them
   ligerdiag check --scheduler tcp://head:8786   on the workers of a Dask cluster
   ligerdiag check --record schedules.json       before an upgrade
@@ -93,133 +97,107 @@ Exit codes:
 """
 
 
-def check(  # noqa: PLR0917 - typer reads the options from the signature
-    selectors: Annotated[
-        list[str] | None, typer.Argument(help="Ids, globs, files, module:name.", show_default=False)
-    ] = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option("--target", metavar="NAMES", help="GPUs to compile for: a100,h100. Repeatable. [default: h100]"),
-    ] = None,
-    format: ReportFormat = Format.TERMINAL,
-    output: ReportOutputs = None,
-    jobs: Jobs = None,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it."),
-    ] = 300.0,
-    time_limit: TimeLimit = None,
+@dataclass(frozen=True, kw_only=True)
+class CheckLine(ReplayBounds, CheckOptions):
+    """The command line of `check`: how to check, and where the report goes."""
+
+    targets: Targets = ()
+    format: ReportFormat = Format.TERMINAL
+    output: ReportOutputs = ()
+    time_limit: TimeLimit = None
     fail_on: Annotated[
         FailOn | None,
-        typer.Option("--fail-on", help="Least severity that fails a case without expectation. [default: warning]"),
-    ] = None,
+        Option("--fail-on", help="Least severity that fails a case without expectation. [default: warning]"),
+    ] = None
     strict: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--strict/--no-strict", help="Exit with 4 when a case is inconclusive, with 1 for an unused suppression."
         ),
-    ] = None,
-    cache_dir: CacheDir = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Compile and replay again what the cache has.")] = False,
-    replay: Replay = True,
-    replay_seconds: ReplaySeconds = 10.0,
-    replay_memory: ReplayMemory = "4G",
-    full: Full = False,
-    rows: Annotated[
-        bool, typer.Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")
-    ] = False,
-    orders: Annotated[
-        int,
-        typer.Option(
-            "--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too: is fresh forced?"
-        ),
-    ] = 0,
-    device: Annotated[
-        bool,
-        typer.Option("--device", help="Compile for this machine's GPUs, too, run there and compare."),
-    ] = False,
-    config: Config = None,
-    source_root: SourceRoots = None,
-    record: Annotated[
+    ] = None
+    config: Config = None
+    record_file: Annotated[
         Path | None,
-        typer.Option("--record", metavar="FILE", help="Write the schedules there, as a baseline; see --baseline."),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option("--baseline", metavar="FILE", help="Report what drifted since FILE was recorded (LD015)."),
-    ] = None,
-    toolchain: ToolchainName = "default",
+        Option("--record", metavar="FILE", help="Write the schedules there, as a baseline; see --baseline."),
+    ] = None
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            "--scheduler", metavar="ADDRESS", help="Check on the workers of a Dask scheduler; see docs/sweep.md."
-        ),
-    ] = None,
+        Option("--scheduler", metavar="ADDRESS", help="Check on the workers of a Dask scheduler; see docs/sweep.md."),
+    ] = None
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
-    ] = False,
-    html: Html = None,
-    data: Annotated[Path | None, typer.Option("--data", hidden=True)] = None,
-) -> None:
-    """Runs the check and exits with its code.
+        bool, Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
+    ] = False
+    html: Html = None
+    data: Annotated[Path | None, Option("--data", help="The whole report, for the pages of a sweep.", hidden=True)] = (
+        None
+    )
 
-    data: a file for the whole report, from which a sweep makes pages.
-    """
-    from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
-    from ligerdiag.replay.service.worker import Bounds
 
-    outputs = parse_outputs(output or [], format)
-    if html is not None:
-        require_html_directory(html)
-    if record is not None:
-        require_recordable(record)
-    settings = read_settings(config, fail_on=fail_on, strict=strict)
+def run_check(line: CheckLine) -> None:
+    """Runs the check and exits with its code."""
+    outputs = parse_outputs(line.output, line.format)
+    if line.html is not None:
+        require_html_directory(line.html)
+    if line.record_file is not None:
+        require_recordable(line.record_file)
+    settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict)
     usual = settings.config.targets or DEFAULT_TARGETS
-    options = api.CheckOptions(
-        selectors=tuple(selectors or ()),
-        targets=parse_targets(target or []) or usual,
-        jobs=jobs,
-        timeout=timeout,
-        cache_directory=cache_dir,
-        refresh=refresh,
-        replay=replay,
-        bounds=Bounds(seconds=replay_seconds, memory=parse_size(replay_memory), full=full),
-        rows=rows,
-        orders=orders,
-        device=device,
+    options = fill_options(
+        CheckOptions,
+        line,
+        targets=parse_targets(line.targets) or usual,
+        usual_targets=usual,
+        bounds=line.make_bounds(),
         suppress=settings.config.suppress,
         effects=settings.config.effects,
-        usual_targets=usual,
-        source_roots=None if source_root is None else tuple(source_root),
-        toolchain=toolchain,
-        baseline=baseline or (settings.config.baseline if record is None else None),
-        record=record is not None,
-        view=html is not None or data is not None,
+        baseline=line.baseline or (settings.config.baseline if line.record_file is None else None),
+        record=line.record_file is not None,
+        view=line.html is not None or line.data is not None,
     )
-    with watch_for_end(time_limit):
+    with watch_for_end(line.time_limit):
         try:
-            with ProgressDisplay(sys.stderr) as show:
-                if scheduler is None:
-                    report = api.check(options, show)
-                else:
-                    from ligerdiag.sweep.remote import check_on_cluster
-
-                    report = check_on_cluster(options, scheduler, show)
+            report = _check(options, line.scheduler)
         except LigerdiagError as error:
-            readers = {path: form for path, form in outputs.files.items() if form is not Format.TERMINAL}
-            if outputs.shown is not Format.TERMINAL or readers:  # a program that reads a report gets one
-                refusal = api.describe_refusal(options, error)
-                asked, code = replace(outputs, files=readers), ExitCode(error.exit_code)
-                write_report(refusal, asked, verbose=verbose, code=code, fail_on=FailOn.NEVER, strict=False)
+            _write_refusal(error, options, outputs, verbose=line.verbose)
             raise
         fail_on, strict = settings.fail_on, settings.strict
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-        write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
-        if html is not None:
-            write_html(report, html)
-        if data is not None:
-            write_atomically(data, pack_record(report))
-        if record is not None:
-            write_record(report, options, record)
+        write_report(report, outputs, verbose=line.verbose, code=code, fail_on=fail_on, strict=strict)
+        if line.html is not None:
+            write_html(report, line.html)
+        if line.data is not None:
+            write_atomically(line.data, pack_record(report))
+        if line.record_file is not None:
+            write_record(report, options, line.record_file)
     raise typer.Exit(code)
+
+
+def _check(options: CheckOptions, scheduler: str | None) -> "CheckReport":
+    from ligerdiag import api
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
+
+    with ProgressDisplay(sys.stderr) as show:
+        if scheduler is None:
+            return api.check(options, show)
+        from ligerdiag.sweep.cluster_check import check_on_cluster
+
+        return check_on_cluster(options, scheduler, show)
+
+
+def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Outputs, *, verbose: bool) -> None:
+    """Writes a report that holds the error, for programs that read reports; a person reads the line on stderr."""
+    from ligerdiag import api
+
+    readers = {path: form for path, form in outputs.files.items() if form is not Format.TERMINAL}
+    if outputs.shown is not Format.TERMINAL or readers:
+        refusal, code = api.describe_refusal(options, error), ExitCode(error.exit_code)
+        asked = replace(outputs, files=readers)
+        write_report(refusal, asked, verbose=verbose, code=code, fail_on=FailOn.NEVER, strict=False)
+
+
+check = make_command(
+    CheckLine,
+    run_check,
+    "selectors targets format output jobs timeout time_limit fail_on strict cache_directory refresh replay replay_seconds "
+    "replay_memory full rows orders device config source_roots record_file baseline toolchain scheduler verbose html data",
+)

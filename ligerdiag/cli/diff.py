@@ -1,33 +1,43 @@
 """`ligerdiag diff`: what did an upgrade, another GPU, another flag change around the in-place kernels?"""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ligerdiag.cli.exit_codes import MEANINGS_OF_DIFF, compute_difference_code, render_table
-from ligerdiag.cli.options import AnswerForm, AnswerOutput, CacheDir, Config, Jobs, parse_targets, read_settings
+from ligerdiag.cli.options import (
+    AnswerForm,
+    AnswerOutput,
+    Config,
+    fill_options,
+    make_command,
+    parse_targets,
+    read_settings,
+)
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_differences
 from ligerdiag.cli.sweep import diff_sweeps, is_sweep_diff
 from ligerdiag.errors import InputError
+from ligerdiag.run_options import DiffOptions, Option
 
-HELP = """What differs between two compiles of a program, around the kernels that overwrite an
-operand: the verdict of every output, who reads the overwritten value before and who
-after the kernel, from which bytes, in which fusion, and what shares these bytes.
+HELP = """What differs between two compiles of a program around the kernels that overwrite an
+operand? Compares the verdicts, the readers of the overwritten value before and after the
+kernel, their bytes and fusions, and the other values in these bytes.
 
 \b
-What is compared:
-  ligerdiag diff A B                    two artifact directories, or two of whatever
-                                        `ligerdiag inspect` reads, with one module each
+Subjects:
+  ligerdiag diff A B                    two artifact directories, or two paths for
+                                        `ligerdiag inspect` with one module each
   ligerdiag diff CASE --targets X,Y     a case compiled for two GPUs
   ligerdiag diff CASE --toolchains X,Y  a case compiled by two toolchains
   ligerdiag diff A.parquet B.parquet    the verdicts of two sweeps, see `ligerdiag sweep`
-CASE is an id, a glob, a file or module:name, as of `ligerdiag check`, any number of them.
-Both options together: X of the one with X of the other, or one name for both sides.
+CASE is an id, a glob, a file or module:name as for `ligerdiag check`, and repeatable.
+With both options, X of one goes with X of the other; one name counts for both sides.
 
-Kernels are matched by name, operand and program order; readers by operation and line.
-Names and ids of instructions say nothing: no two compiles share them.
+Kernels are matched by name, operand and program order, readers by operation and line.
+Names and ids of instructions do not count, as they differ between any two compiles.
 """
 
 EPILOG = f"""\b
@@ -43,59 +53,50 @@ Exit codes:
 """
 
 
-def diff(  # noqa: PLR0917 - typer reads the options from the signature
-    subjects: Annotated[
-        list[str] | None, typer.Argument(metavar="A B | CASE...", help="Two paths, or cases.", show_default=False)
-    ] = None,
-    targets: Annotated[
-        list[str] | None, typer.Option("--targets", metavar="X,Y", help="GPUs to compile for. [default: h100]")
-    ] = None,
-    toolchains: Annotated[
-        list[str] | None,
-        typer.Option("--toolchains", metavar="X,Y", help="Versions to compile with, see `ligerdiag toolchains`."),
-    ] = None,
-    module: Annotated[
-        str, typer.Option("--module", metavar="GLOB", help="Of a dump: the module whose name matches.")
-    ] = "",
-    format: AnswerForm = AnswerFormat.TERMINAL,
-    output: AnswerOutput = None,
-    jobs: Jobs = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for one compile. [default: 300]"),
-    ] = None,
-    cache_dir: CacheDir = None,
-    config: Config = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also bytes and fusions that decide nothing, and the artifacts.")
-    ] = False,
-) -> None:
-    """Runs the comparison and exits with its code."""
-    if is_sweep_diff(subjects or []):
-        if targets or toolchains or module or output is not None or format is not AnswerFormat.TERMINAL:
-            raise InputError("two sweeps are compared as they are: leave the options out")
-        raise typer.Exit(diff_sweeps(*map(Path, subjects or [])))
-    from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+@dataclass(frozen=True, kw_only=True)
+class DiffLine(DiffOptions):
+    """The command line of `diff`: what to compare, and where the answer goes."""
 
-    if output is not None:
-        require_writable(output)
-    compiles = bool(targets or toolchains)
-    inspected = [] if compiles else [Path(subject) for subject in subjects or ()]
-    settings = read_settings(config, fail_on=None, strict=None, inspected=inspected)
-    options = api.DiffOptions(
-        subjects=tuple(subjects or ()),
-        targets=parse_targets(targets or []),
-        toolchains=parse_targets(toolchains or []),
-        module=module,
-        jobs=jobs,
-        timeout=timeout,
-        cache_directory=cache_dir,
+    format: AnswerForm = AnswerFormat.TERMINAL
+    output: AnswerOutput = None
+    config: Config = None
+    verbose: Annotated[
+        bool, Option("--verbose", "-v", help="Show also bytes and fusions that decide nothing, and the artifacts.")
+    ] = False
+
+
+def run_diff(line: DiffLine) -> None:
+    """Runs the comparison and exits with its code."""
+    if is_sweep_diff(line.subjects):
+        plain = line.output is None and line.format is AnswerFormat.TERMINAL
+        if line.targets or line.toolchains or line.module or not plain:
+            raise InputError("two sweeps are compared as they are: leave the options out")
+        raise typer.Exit(diff_sweeps(*map(Path, line.subjects)))
+    from ligerdiag import api
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
+
+    if line.output is not None:
+        require_writable(line.output)
+    compiles = bool(line.targets or line.toolchains)
+    inspected = [] if compiles else [Path(subject) for subject in line.subjects]
+    settings = read_settings(line.config, fail_on=None, strict=None, inspected=inspected)
+    options = fill_options(
+        DiffOptions,
+        line,
+        targets=parse_targets(line.targets),
+        toolchains=parse_targets(line.toolchains),
         effects=settings.config.effects,
         notes=settings.notes,
     )
     with ProgressDisplay(sys.stderr) as show:
         report = api.diff(options, show)
     code = compute_difference_code(report)
-    write_differences(report, form=format, output=output, verbose=verbose, code=code)
+    write_differences(report, form=line.format, output=line.output, verbose=line.verbose, code=code)
     raise typer.Exit(code)
+
+
+diff = make_command(
+    DiffLine,
+    run_diff,
+    "subjects targets toolchains module format output jobs timeout cache_directory config verbose",
+)

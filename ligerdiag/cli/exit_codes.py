@@ -1,4 +1,4 @@
-"""The exit code of a run of `check`, `inspect` or `diff`. One table for help, docs and code."""
+"""The exit codes of the commands: what each means, and which one a run gets."""
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
@@ -9,11 +9,11 @@ from ligerdiag.model.findings import ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 if TYPE_CHECKING:
-    from ligerdiag.judgement.answers import DifferenceReport
+    from ligerdiag.report.comparisons import DifferenceReport
 
 
 class ExitCode(IntEnum):
-    """The command line's contract."""
+    """The exit codes of every command; they are a contract."""
 
     AS_EXPECTED = 0
     FINDINGS = 1
@@ -29,45 +29,45 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "as expected",
     ExitCode.FINDINGS: (
         "findings at or above --fail-on in a case without expectation, or a case that "
-        "does not match its expectation, also when it is unexpectedly right; a drift from the "
-        "--baseline, whatever is expected; under --strict also a suppression that is not used or "
+        "does not match its expectation, even if it is unexpectedly right; a drift from the "
+        "--baseline, whatever is expected; under --strict also a suppression that is unused or "
         "gives no reason"
     ),
     ExitCode.INPUT: "usage or input error; the function of a case raises",
     ExitCode.NOT_ANALYSED: (
-        "could not analyse: compile error, abort, timeout; the --time-limit came first, and what was not "
-        "checked is unknown; or a rule fails; or schedule and numbers disagree, and no finding explains it"
+        "could not analyse: compile error, abort, timeout; the --time-limit came first, and some cases "
+        "are unknown; or a rule fails; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.INCONCLUSIVE: (
-        "inconclusive: under --strict any case, without it one that expects something while every output is unknown"
+        "inconclusive: a case under --strict; otherwise a case with an expectation of which every output is unknown"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no program has a custom call",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is shown",
-    ExitCode.TERMINATED: "ended by SIGTERM; what was known is shown",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
+    ExitCode.TERMINATED: "ended by SIGTERM; the results so far are shown",
 }
 
 MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ExitCode.AS_EXPECTED: "no findings at or above --fail-on",
     ExitCode.FINDINGS: (
-        "findings at or above --fail-on; under --strict also a suppression that is not used or gives no reason"
+        "findings at or above --fail-on; under --strict also a suppression that is unused or gives no reason"
     ),
     ExitCode.NOT_ANALYSED: (
-        "could not analyse: a file that is damaged or of a form that is not known; or the --time-limit came "
+        "could not analyse: a file that is damaged or of an unknown form; or the --time-limit came "
         "first; or a replay fails; or a rule fails; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel",
 }
-"""The same codes, of `inspect`."""
+"""The meanings for `inspect` and `report`."""
 
 MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "no difference that matters: the same verdicts, the same readers on the same sides",
-    ExitCode.FINDINGS: "other verdicts, readers, copies or shared bytes, for better or for worse",
+    ExitCode.FINDINGS: "different verdicts, readers, copies or shared bytes, for better or for worse",
     ExitCode.INPUT: "usage or input error",
     ExitCode.NOT_ANALYSED: "could not analyse one of the two, or where a kernel writes",
     ExitCode.NOTHING_CHECKED: "nothing compared: no in-place kernel on either side",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
-"""The same codes, of `diff`."""
+"""The meanings for `diff`."""
 
 PRECEDENCE = "Where several apply: 130 or 143, then 2, 3, 1, 4, 5, 0."
 
@@ -91,7 +91,7 @@ _BY_SEVERITY = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
 
 
 def _is_undecided(case: CaseReport) -> bool:
-    """Returns whether a case expects something and nothing is known of any of its outputs."""
+    """Returns whether a case has an expectation and every output is unknown."""
     return case.expected is not None and all(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
 
 
@@ -117,10 +117,10 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 
 
 def find_ending_code(ending: Ending) -> ExitCode:
-    """Returns the exit code of a run that was ended before everything was done.
+    """Returns the exit code of a run that was ended early.
 
-    The user sets a time limit, and it leaves something unknown, as a case that takes too long does: it is not reported
-    as a signal, and 4 is for cases that were looked at and could not be decided.
+    A time limit gives 3, as a case that takes too long does: the user set it, so it is no signal, and 4 means that a
+    case was analysed and could not be decided.
     """
     return _OF_ENDINGS[ending]
 
@@ -140,13 +140,12 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
 
 
 def fails_run(case: CaseReport, fail_on: FailOn) -> bool:
-    """Returns whether the case alone makes a run exit with 1, as far as it could be looked at."""
+    """Returns whether the case alone makes a run exit with 1."""
     return _fails(case, fail_on) or _drifts(case, fail_on)
 
 
 def _replay_died(case: CaseReport) -> bool:
-    """Returns whether requested numbers are missing because of a fault, not because of a bound or a known limit of
-    coverage."""
+    """Returns whether requested numbers are missing because of a fault, and not because of a bound or known limit."""
     if case.device is not None and case.device.died:
         return True
     return case.replay is not None and case.replay.state is ReplayState.FAILED
@@ -157,7 +156,7 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         return True
     if case.expected is not None or fail_on is FailOn.NEVER:
         return False
-    from ligerdiag.judgement.expectation import (  # imports the rules, which no help needs
+    from ligerdiag.report.status import (  # imports the rules, which no help needs
         compute_allowed_outputs,
         list_counted,
     )
@@ -173,20 +172,20 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
 
 
 def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
-    """Returns whether a drift counts: an expectation says nothing of a drift, and a user who gives a baseline wants to
-    know."""
+    """Returns whether a drift fails the run, whatever the case expects: a user who gives a baseline wants to know."""
     if fail_on is FailOn.NEVER or not case.findings:
         return False
-    from ligerdiag.judgement.expectation import list_counted
-    from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
+    from ligerdiag.report.status import list_counted
+    from ligerdiag.rules.registry import list_ids
+    from ligerdiag.rules.rule import RuleKind
 
-    least = _BY_SEVERITY.index(Severity(fail_on.value))
-    return any(f.rule == DRIFT.id and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
+    least, drifts = _BY_SEVERITY.index(Severity(fail_on.value)), list_ids(RuleKind.DRIFT)
+    return any(f.rule in drifts and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
 
 
 def _weight(verdict: Verdict) -> int:
-    """Returns the weight of a verdict that no finding explains: it still fails a run, as an error or, when latent, as a
-    warning."""
+    """Returns the severity rank of a verdict that no finding explains: that of an error, of a warning if latent, else
+    -1."""
     match verdict:
         case Verdict.STALE | Verdict.CLOBBERED:
             return _BY_SEVERITY.index(Severity.ERROR)
@@ -199,7 +198,7 @@ def _weight(verdict: Verdict) -> int:
 
 
 def render_table(meanings: Mapping[ExitCode, str] = MEANINGS) -> str:
-    """Returns the table for a help text, one code a line."""
+    """Returns the table of exit codes for a help text."""
     lines: list[str] = []
     for code, meaning in meanings.items():
         head, *rest = _broken(meaning)

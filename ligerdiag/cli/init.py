@@ -11,16 +11,16 @@ import typer
 
 from ligerdiag.errors import InputError
 
-HELP = """Start with a case of your own: writes a small in-place kernel with its case, a test for
-pytest, and the table [tool.ligerdiag] into pyproject.toml. What is there already is left
-as it is.
+HELP = """Starts a case of your own: writes a small in-place kernel with its case, a test for
+pytest, and the table [tool.ligerdiag] of pyproject.toml. Existing files and tables are
+not changed.
 """
 
 EPILOG = """\b
 Examples:
   ligerdiag init                 in the working directory
   ligerdiag init ../my_project
-  ligerdiag init --dry-run       say what would be written
+  ligerdiag init --dry-run       print the changes and write nothing
 """
 
 CASE = Path("cases/starter.py")
@@ -30,25 +30,25 @@ CONFIG = Path("pyproject.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitStep:
-    """The plan for one file."""
+    """What `init` does with one file."""
 
     path: Path
-    """From the folder."""
+    """Relative to the user's folder."""
     text: str
-    """Its new contents; empty if it is left as it is."""
+    """Its new contents; empty if it is not changed."""
     said: str
-    """One line."""
+    """The line that is printed."""
 
 
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The repository.", show_default=False)] = Path(),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, say what would be written.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes and write nothing.")] = False,
 ) -> None:
-    """Writes the files and says which."""
+    """Writes the files and prints their names."""
     from ligerdiag.cli.output import write_atomically
 
     if not directory.is_dir():
-        raise InputError(f"expected a folder but `{directory}` is none")
+        raise InputError(f"expected a folder but `{directory}` is not one")
     steps = plan_steps(directory)
     for step in steps:
         if step.text and not dry_run:
@@ -62,8 +62,7 @@ def init(
 
 
 def plan_steps(directory: Path) -> tuple[InitStep, ...]:
-    """Returns the steps of `init` in the folder, in order; raises InputError for a pyproject.toml that cannot be
-    read."""
+    """Returns the steps of `init` in the folder, in order. Raises InputError for a pyproject.toml that cannot be read."""
     return (
         _plan_file(directory, CASE, _read("case.py.txt")),
         _plan_file(directory, TEST, _read("test_schedule.py.txt")),
@@ -73,7 +72,7 @@ def plan_steps(directory: Path) -> tuple[InitStep, ...]:
 
 def _plan_file(directory: Path, path: Path, text: str) -> InitStep:
     if (directory / path).exists():
-        return InitStep(path=path, text="", said=f"left as it is: {path}")
+        return InitStep(path=path, text="", said=f"unchanged: {path}")
     return InitStep(path=path, text=text, said=f"written: {path}")
 
 
@@ -89,12 +88,12 @@ def _plan_config(directory: Path) -> InitStep:
     except (OSError, ValueError) as error:
         raise InputError(f"expected to read `{path}` but: {error}") from None
     if "ligerdiag" in tools:
-        return InitStep(path=CONFIG, text="", said=f"left as it is: {CONFIG}, which has [tool.ligerdiag]")
+        return InitStep(path=CONFIG, text="", said=f"unchanged: {CONFIG}, which has [tool.ligerdiag]")
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     try:
         tomllib.loads(text + gap + table)
     except ValueError:
-        return InitStep(path=CONFIG, text="", said=f"left as it is: {CONFIG}; add to its table `tool`:\n{table}")
+        return InitStep(path=CONFIG, text="", said=f"unchanged: {CONFIG}; add to its table `tool`:\n{table}")
     return InitStep(path=CONFIG, text=text + gap + table, said=f"added: [tool.ligerdiag] to {CONFIG}")
 
 

@@ -1,63 +1,52 @@
-"""`ligerdiag inspect` and `ligerdiag report`: schedules that somebody else compiled, judged, and as pages for a
-browser.
-"""
+"""`ligerdiag inspect` and `ligerdiag report`: are schedules right that somebody else compiled?"""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, compute_exit_code, render_table
+from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, FailOn, compute_exit_code, render_table
 from ligerdiag.cli.options import (
     Config,
-    EffectsCacheDir,
-    Evidence,
-    Full,
-    InspectSourceRoots,
-    Module,
-    ModuleFailOn,
-    ModuleStrict,
-    ModuleTimeout,
-    Paths,
-    Replay,
-    ReplayMemory,
-    ReplaySeconds,
+    Html,
+    ReplayBounds,
     ReportFormat,
     ReportOutputs,
-    Seed,
     TimeLimit,
-    parse_size,
+    fill_options,
+    make_command,
     read_settings,
 )
-from ligerdiag.cli.report_output import Format, Html, parse_outputs, require_html_directory, write_html, write_report
+from ligerdiag.cli.output import Format, Outputs, parse_outputs, require_html_directory, write_html, write_report
 from ligerdiag.ending import watch_for_end
+from ligerdiag.run_options import InspectOptions, Option
 
-HELP = """Are these schedules right, that somebody else compiled? Reads what XLA left behind and
-says for every output whether it is computed from what the kernels wrote. Then replays
-the schedule on numbers, on the CPU, where the dump has the program. It needs neither
-the program's Python nor a GPU.
+HELP = """Are schedules right that somebody else compiled? Reads the files that XLA dumped and says
+for every output whether it is computed from the values that the kernels wrote. Then
+replays the schedule on numbers, on the CPU, if the dump has the program. It needs
+neither the program's Python nor a GPU.
 
 \b
 PATHS are any of:
   a directory of XLA_FLAGS=--xla_dump_to=DIR, with any number of modules and
     folders; those with custom calls are inspected
-  a file: .hlo.pb, or HLO text (compiled.as_text()), as they are or as gzip;
-    the other files of its module are taken from beside it
+  a file: .hlo.pb or HLO text (compiled.as_text()), also gzipped; other files
+    of its module are read from the same folder
   an artifact directory of `ligerdiag check`
 
 \b
-What helps:
-  --xla_dump_hlo_as_proto   holds the buffer assignment: which values share bytes
-  the module before optimizations says what the author meant: without it little
-    can be decided
-What is not there is said under "not covered", and nothing is called right for it.
+These files help:
+  --xla_dump_hlo_as_proto   has the buffer assignment: which values share bytes
+  the module before optimizations shows what the author meant: without it, few
+    outputs can be decided
+The report names missing files under "not covered"; they never make an output right.
 
 \b
-Modules in which a kernel overwrites something are replayed, on arguments drawn by
-shape and dtype, or on those of a run (--xla_dump_hlo_snapshots). Where a dump does
-not say what the author meant, numbers decide nothing. Nothing that it names is
-imported or run.
+Modules with a hidden write are replayed, on arguments drawn by shape and dtype, or
+on those of a run (--xla_dump_hlo_snapshots). If a dump does not show what the author
+meant, numbers decide nothing. No code that a dump names is imported or run.
 """
 
 EPILOG = f"""\b
@@ -66,8 +55,8 @@ Examples:
   ligerdiag inspect /tmp/dump
   ligerdiag inspect /tmp/dump --module '*train_step*'
   ligerdiag inspect step.txt.gz --format json
-  ligerdiag inspect /tmp/dump --no-replay       the schedules alone
-  ligerdiag inspect /tmp/dump --full --seed 1   also what takes long to replay
+  ligerdiag inspect /tmp/dump --no-replay       judges only the schedules
+  ligerdiag inspect /tmp/dump --full --seed 1   replays also large programs
 
 \b
 Exit codes:
@@ -77,69 +66,79 @@ Exit codes:
 """
 
 
-def inspect(  # noqa: PLR0917 - typer reads the options from the signature
-    paths: Paths,
-    module: Module = "",
-    format: ReportFormat = Format.TERMINAL,
-    output: ReportOutputs = None,
-    fail_on: ModuleFailOn = None,
-    strict: ModuleStrict = None,
-    timeout: ModuleTimeout = None,
-    time_limit: TimeLimit = None,
-    cache_dir: EffectsCacheDir = None,
-    replay: Replay = True,
-    replay_seconds: ReplaySeconds = 10.0,
-    replay_memory: ReplayMemory = "4G",
-    full: Full = False,
-    seed: Seed = 0,
-    config: Config = None,
-    source_root: InspectSourceRoots = None,
-    verbose: Evidence = False,
-    html: Html = None,
-) -> None:
-    """Runs the inspection and exits with its code."""
-    from ligerdiag import api
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
-    from ligerdiag.replay.service.worker import Bounds
+@dataclass(frozen=True, kw_only=True)
+class ModuleLine(ReplayBounds, InspectOptions):
+    """The options that `inspect` and `report` share."""
 
-    outputs = parse_outputs(output or [], format)
+    fail_on: Annotated[
+        FailOn | None, Option("--fail-on", help="Least severity that fails the run. [default: warning]")
+    ] = None
+    strict: Annotated[
+        bool | None,
+        Option("--strict/--no-strict", help="Exit with 4 when a module is inconclusive, with 1 for a bad suppression."),
+    ] = None
+    config: Config = None
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Evidence in full.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectLine(ModuleLine):
+    """The command line of `inspect`."""
+
+    format: ReportFormat = Format.TERMINAL
+    output: ReportOutputs = ()
+    time_limit: TimeLimit = None
+    html: Html = None
+
+
+def run_inspect(line: InspectLine) -> None:
+    """Runs the inspection and exits with its code."""
+    _inspect(line, parse_outputs(line.output, line.format), html=line.html, time_limit=line.time_limit)
+
+
+def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limit: float | None) -> None:
+    from ligerdiag import api
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
+
     if html is not None:
         require_html_directory(html)
-    settings = read_settings(config, fail_on=fail_on, strict=strict, inspected=paths)
-    options = api.InspectOptions(
-        paths=tuple(paths),
-        module=module,
-        timeout=timeout,
-        cache_directory=cache_dir,
+    settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict, inspected=line.paths)
+    options = fill_options(
+        InspectOptions,
+        line,
+        bounds=line.make_bounds(),
         suppress=settings.config.suppress,
         effects=settings.config.effects,
-        source_roots=tuple(source_root or ()),
         notes=settings.notes,
         view=html is not None,
-        replay=replay,
-        bounds=Bounds(seconds=replay_seconds, memory=parse_size(replay_memory), full=full),
-        seed=seed,
     )
     with watch_for_end(time_limit):
         with ProgressDisplay(sys.stderr) as show:
             report = api.inspect(options, show)
         fail_on, strict = settings.fail_on, settings.strict
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-        write_report(report, outputs, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
+        write_report(report, outputs, verbose=line.verbose, code=code, fail_on=fail_on, strict=strict)
         if html is not None:
             write_html(report, html)
     raise typer.Exit(code)
 
 
+inspect = make_command(
+    InspectLine,
+    run_inspect,
+    "paths module format output fail_on strict timeout time_limit cache_directory replay replay_seconds replay_memory full "
+    "seed config source_roots verbose html",
+)
+
 DEFAULT_DIRECTORY = Path("ligerdiag-report")
 
-REPORT_HELP = """What XLA compiled, as pages for a browser: the memory that kernels overwrite in time,
-who reads it, the way to each output and what is missing on it, the schedule, the HLO.
-One self-contained file a module, and an index; nothing is loaded from anywhere.
+REPORT_HELP = """Writes pages for a browser on modules that XLA compiled: the memory that kernels overwrite
+over time, its readers, the path to each output and the writes that it misses, the
+schedule and the HLO. One self-contained file a module, and an index.
 
 \b
 PATHS are those of `ligerdiag inspect`: a directory of XLA_FLAGS=--xla_dump_to=DIR,
-.hlo.pb or HLO text, an artifact directory of `ligerdiag check`. For cases there is
+.hlo.pb or HLO text, an artifact directory of `ligerdiag check`. For cases use
 `ligerdiag check --html DIR`.
 """
 
@@ -157,43 +156,23 @@ Exit codes:
 """
 
 
-def report(  # noqa: PLR0917 - typer reads the options from the signature
-    paths: Paths,
+@dataclass(frozen=True, kw_only=True)
+class ReportLine(ModuleLine):
+    """The command line of `report`."""
+
     html: Annotated[
-        Path,
-        typer.Option("--html", metavar="DIR", help="Where the pages go: empty, not there yet, or an older report."),
-    ] = DEFAULT_DIRECTORY,
-    module: Module = "",
-    fail_on: ModuleFailOn = None,
-    strict: ModuleStrict = None,
-    timeout: ModuleTimeout = None,
-    cache_dir: EffectsCacheDir = None,
-    replay: Replay = True,
-    replay_seconds: ReplaySeconds = 10.0,
-    replay_memory: ReplayMemory = "4G",
-    full: Full = False,
-    seed: Seed = 0,
-    config: Config = None,
-    source_root: InspectSourceRoots = None,
-    verbose: Evidence = False,
-) -> None:
+        Path, Option("--html", metavar="DIR", help="Where the pages go: a new or empty folder, or an older report.")
+    ] = DEFAULT_DIRECTORY
+
+
+def run_report(line: ReportLine) -> None:
     """Inspects, writes the pages and exits with the inspection's code."""
-    inspect(
-        paths=paths,
-        module=module,
-        format=Format.TERMINAL,
-        output=None,
-        fail_on=fail_on,
-        strict=strict,
-        timeout=timeout,
-        cache_dir=cache_dir,
-        replay=replay,
-        replay_seconds=replay_seconds,
-        replay_memory=replay_memory,
-        full=full,
-        seed=seed,
-        config=config,
-        source_root=source_root,
-        verbose=verbose,
-        html=html,
-    )
+    _inspect(line, parse_outputs((), Format.TERMINAL), html=line.html, time_limit=None)
+
+
+report = make_command(
+    ReportLine,
+    run_report,
+    "paths html module fail_on strict timeout cache_directory replay replay_seconds replay_memory full seed config "
+    "source_roots verbose",
+)

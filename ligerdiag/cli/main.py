@@ -1,4 +1,4 @@
-"""`ligerdiag`: the entry point, the list of commands, and what becomes of errors."""
+"""`ligerdiag`: the list of commands, and what happens to their errors."""
 
 import errno
 import os
@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli import bisect, check, diff, fuzz, init, inspect, sweep
-from ligerdiag.cli.catalogue import (
+from ligerdiag.cli import bisect, check, diff, init, inspect, sweep
+from ligerdiag.cli.exit_codes import ExitCode
+from ligerdiag.cli.inspect import REPORT_EPILOG, REPORT_HELP, report
+from ligerdiag.cli.listings import (
     EXPLAIN_EPILOG,
     EXPLAIN_HELP,
     LIST_EPILOG,
@@ -24,8 +26,6 @@ from ligerdiag.cli.catalogue import (
     targets,
     toolchains,
 )
-from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.inspect import REPORT_EPILOG, REPORT_HELP, report
 from ligerdiag.errors import InputError, LigerdiagError
 
 HELP = """Is the schedule that XLA made of your JAX program still right when a Triton kernel
@@ -34,17 +34,19 @@ overwrites one of its operands?
 
 EPILOG = """\b
 First run:
-  ligerdiag init                a first case, a test and the configuration
-  ligerdiag check               all of cases/, on a GPU that is not there
-  ligerdiag check mine.py       a file of yours that defines CASE
-  ligerdiag explain LD001       what a finding means
-  ligerdiag inspect /tmp/dump   what XLA left behind with --xla_dump_to=/tmp/dump
+  ligerdiag init                writes a first case, a test and the configuration
+  ligerdiag check               checks all of cases/, without a GPU
+  ligerdiag check mine.py       checks a file of yours that defines CASE
+  ligerdiag explain LD001       explains a finding
+  ligerdiag inspect /tmp/dump   judges a dump of --xla_dump_to=/tmp/dump
 
-Every command has a --help of its own.
+Every command has its own --help.
 """
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Errors of writing to a stream when there is no room."""
+"""Errors of writing to a stream without room."""
+
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
     help=HELP,
@@ -53,32 +55,29 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP_NAMES,
 )
 app.command("check", short_help="are these schedules right?", help=check.HELP, epilog=check.EPILOG)(check.check)
 app.command(
-    "inspect", short_help="are these schedules right, compiled elsewhere?", help=inspect.HELP, epilog=inspect.EPILOG
+    "inspect", short_help="are schedules right that were compiled elsewhere?", help=inspect.HELP, epilog=inspect.EPILOG
 )(inspect.inspect)
-app.command("report", short_help="what XLA compiled, as pages for a browser", help=REPORT_HELP, epilog=REPORT_EPILOG)(
+app.command("report", short_help="compiled modules as pages for a browser", help=REPORT_HELP, epilog=REPORT_EPILOG)(
     report
 )
 app.command("bisect", short_help="what makes a case right or wrong?", help=bisect.HELP, epilog=bisect.EPILOG)(
     bisect.bisect
 )
 app.command("diff", short_help="what did an upgrade change?", help=diff.HELP, epilog=diff.EPILOG)(diff.diff)
-app.command("fuzz", short_help="is ligerdiag right about random programs?", help=fuzz.HELP, epilog=fuzz.EPILOG)(
-    fuzz.fuzz
-)
-app.command("sweep", short_help="many cases, GPUs, toolchains and flags", help=sweep.HELP, epilog=sweep.EPILOG)(
-    sweep.sweep
-)
+app.command(
+    "sweep", short_help="check many cases for many GPUs, toolchains and flags", help=sweep.HELP, epilog=sweep.EPILOG
+)(sweep.sweep)
 app.command("init", short_help="start with a case of your own", help=init.HELP, epilog=init.EPILOG)(init.init)
 app.command("list", short_help="which cases are there?", help=LIST_HELP, epilog=LIST_EPILOG)(list_cases)
 app.command("explain", short_help="what does a rule mean?", help=EXPLAIN_HELP, epilog=EXPLAIN_EPILOG)(explain)
-app.command("targets", short_help="for which GPUs can be compiled?", help=TARGETS_HELP, epilog=TARGETS_EPILOG)(targets)
+app.command("targets", short_help="which GPUs can it compile for?", help=TARGETS_HELP, epilog=TARGETS_EPILOG)(targets)
 app.command(
     "toolchains",
-    short_help="which versions of JAX and Triton?",
+    short_help="which versions of JAX and Triton are there?",
     help=TOOLCHAINS_HELP,
     epilog=TOOLCHAINS_EPILOG,
 )(toolchains)
@@ -86,7 +85,7 @@ app.command(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from ligerdiag.render.json import compute_version
+        from ligerdiag.report.json import compute_version
 
         sys.stdout.write(f"ligerdiag {compute_version()}\n")
         raise typer.Exit
@@ -102,7 +101,12 @@ def options(
 
 
 def main() -> None:
-    """Runs the command line; every error on purpose is one line on stderr and an exit code."""
+    """Runs the command `ligerdiag`."""
+    run_application(app, "ligerdiag")
+
+
+def run_application(application: typer.Typer, name: str) -> None:
+    """Runs a command line, and prints a LigerdiagError as one line on stderr before it exits with the error's code."""
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -110,11 +114,11 @@ def main() -> None:
     try:
         _require_folder()
         try:
-            app(prog_name="ligerdiag")
+            application(prog_name=name)
         finally:
             sys.stdout.flush()
     except LigerdiagError as error:
-        _tell(str(error))
+        _print_error(str(error))
         sys.exit(error.exit_code)
     except SystemExit as leaving:
         if leaving.code == ExitCode.INTERRUPTED:
@@ -126,11 +130,11 @@ def main() -> None:
         if error.errno not in _FULL or error.filename is not None:
             raise
         _drop_output()
-        _tell(f"expected to write to standard output but: {error.strerror}")
+        _print_error(f"expected to write to standard output but: {error.strerror}")
         sys.exit(ExitCode.INPUT)
 
 
-def _tell(message: str) -> None:
+def _print_error(message: str) -> None:
     from ligerdiag.text import compute_printable, compute_without_commands
 
     with suppress(OSError):
@@ -141,11 +145,11 @@ def _require_folder() -> None:
     try:
         os.getcwd()
     except OSError as error:
-        raise InputError("the current folder does not exist any more: change to one that does") from error
+        raise InputError("the current folder no longer exists: change to another one") from error
 
 
 def _open_closed_streams() -> None:
-    """Keeps a closed standard output or error silent: a file that is opened later must not take its descriptor."""
+    """Opens a closed standard stream on /dev/null, so that a file opened later does not get its descriptor."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -156,7 +160,7 @@ def _open_closed_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Drops the output that could not be written, so that the interpreter does not try again when it ends."""
+    """Discards the output that could not be written, so that the interpreter does not try again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with suppress(OSError):
         sys.stdout.flush()

@@ -1,28 +1,94 @@
-"""Options that several commands have, each with one name, one default text and one help, and what the
-configuration file says of options that are not given.
+"""How a command gets its options: a record with one field an option is turned into a function that typer understands.
+
+Also the options that several commands have beside those of `ligerdiag.run_options`, and the defaults that
+[tool.ligerdiag] gives.
 """
 
+import inspect
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import typer
 
 from ligerdiag.cli.exit_codes import FailOn
-from ligerdiag.cli.output import AnswerFormat
-from ligerdiag.cli.report_output import Format
+from ligerdiag.cli.output import AnswerFormat, Format
+from ligerdiag.run_options import Option
 
 if TYPE_CHECKING:
     from ligerdiag.config import Config as LoadedConfig
+    from ligerdiag.replay.replay_worker import Bounds
+
+
+def make_command[Line](line: type[Line], run: Callable[[Line], None], order: str) -> Callable[..., None]:
+    """Returns a function for typer that takes the fields of the record `line` as options, and runs `run` with a record.
+
+    line: a dataclass; its fields without a Option are no options and keep their defaults.
+    order: names of the fields with a Option, in the order of `--help`.
+    """
+    hints = get_type_hints(line, include_extras=True)
+    shown = {one.name: one for one in fields(cast("Any", line)) if _find_option(hints[one.name])}
+    names = order.split()
+    if set(names) != shown.keys():
+        raise TypeError(f"the order of {line.__name__} differs from its fields: {set(names) ^ shown.keys()}")
+    parameters = [_make_parameter(shown[name], hints[name]) for name in names]
+
+    def command(**given: Any) -> None:
+        run(line(**{name: _unpack(shown[name], value) for name, value in given.items()}))
+
+    vars(command)["__signature__"] = inspect.Signature(parameters)
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__doc__ = run.__doc__
+    return command
+
+
+def _find_option(hint: Any) -> Option | None:
+    return next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Option)), None)
+
+
+def _make_parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
+    """Returns the parameter of a field. A tuple becomes a list, which typer lets the user repeat."""
+    option, kind, default = _find_option(hint), get_args(hint)[0], one.default
+    assert option is not None
+    for part in (kind, *get_args(kind)):
+        if get_origin(part) is tuple:
+            (element, _) = get_args(part)
+            element = element if isinstance(element, type) else str  # a selector is text on the command line
+            kind, default = (
+                (list[element], inspect.Parameter.empty) if default is MISSING else (list[element] | None, None)
+            )
+    words: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "min": option.min}
+    words |= {"show_default": option.show_default, "hidden": option.hidden}
+    info = typer.Option(*option.names, **words) if option.names else typer.Argument(**words)
+    return inspect.Parameter(
+        one.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is MISSING else default,
+        annotation=Annotated[kind, info],
+    )
+
+
+def _unpack(one: "Field[Any]", value: object) -> object:
+    """Returns the value of a field: a tuple for a list, and the default where the user gave none."""
+    if isinstance(value, list):
+        return tuple(cast("list[object]", value))
+    return one.default if value is None and one.default is not MISSING else value
+
+
+def fill_options[Options](options: type[Options], line: object, **changes: object) -> Options:
+    """Returns the options of the API that a command line gives. changes: fields that need more than the command line."""
+    names = [one.name for one in fields(cast("Any", options))]
+    return options(**({name: getattr(line, name) for name in names if name not in changes} | changes))
+
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `500M`, `4G`, `1.5GiB` or `1048576`; units are powers of 1024. Raises typer.BadParameter."""
+    """Parses a size to bytes: `500M`, `4G`, `1.5GiB`, `1048576`; units are powers of 1024. Raises typer.BadParameter."""
     match = _SIZE.fullmatch(text.strip())
     size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
     if not size:
@@ -30,132 +96,90 @@ def parse_size(text: str) -> int:
     return size
 
 
-DEFAULT_TARGETS = ("h100",)
-
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")]
-CacheDir = Annotated[
-    Path | None,
-    typer.Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]"),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
-]
-Replay = Annotated[bool, typer.Option("--replay/--no-replay", help="Replay on numbers.")]
-ReplaySeconds = Annotated[
-    float,
-    typer.Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay what is estimated below that."),
-]
-ReplayMemory = Annotated[
-    str, typer.Option("--replay-memory", metavar="SIZE", help="Replay what is estimated below that: 500M, 4G.")
-]
-Seed = Annotated[
-    int, typer.Option("--seed", min=0, metavar="N", help="Of the arguments that a replay draws, by shape and dtype.")
-]
-Full = Annotated[bool, typer.Option("--full", help="Replay whatever the estimate, up to 16G and what is free.")]
-ToolchainName = Annotated[
-    str,
-    typer.Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`."),
-]
-SourceRoots = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--source-root",
-        metavar="DIR",
-        help="Show source lines of files below DIR and obey their comments. Repeatable. [default: this repository, or "
-        "else folder, and the cases' own projects]",
-    ),
-]
-TimeLimit = Annotated[
-    float | None,
-    typer.Option(
-        "--time-limit",
-        min=0.001,
-        metavar="SECONDS",
-        help="End the run then: what is known is written, the rest is not checked. [default: none]",
-    ),
-]
-ReportFormat = Annotated[Format, typer.Option("--format", help="Form of the report on standard output.")]
-ReportOutputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--output",
-        metavar="[FORMAT=]FILE",
-        help="Write the report there, too: sarif=out.sarif. Repeatable. Without FORMAT: in that of --format, and the "
-        "table here.",
-    ),
-]
-AnswerForm = Annotated[AnswerFormat, typer.Option("--format", help="Form of the answer.")]
-AnswerOutput = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE", help="Write the answer there and keep the table here.")
-]
-
-
-def parse_targets(names: list[str]) -> tuple[str, ...]:
-    """Comma lists, each name once, in the order given."""
+def parse_targets(names: Sequence[str]) -> tuple[str, ...]:
+    """Splits names at commas; returns each name once, in the order given."""
     parts = [part.strip() for name in names for part in name.split(",")]
     return tuple(dict.fromkeys(part for part in parts if part))
 
 
-Paths = Annotated[list[Path], typer.Argument(help="Directories and files.", show_default=False)]
-Module = Annotated[
-    str, typer.Option("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
+Config = Annotated[
+    Path | None,
+    Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
 ]
-ModuleFailOn = Annotated[
-    FailOn | None, typer.Option("--fail-on", help="Least severity that fails the run. [default: warning]")
-]
-ModuleStrict = Annotated[
-    bool | None,
-    typer.Option(
-        "--strict/--no-strict", help="Exit with 4 when a module is inconclusive, with 1 for a bad suppression."
-    ),
-]
-ModuleTimeout = Annotated[
+TimeLimit = Annotated[
     float | None,
-    typer.Option(
-        "--timeout",
+    Option(
+        "--time-limit",
         min=0.001,
         metavar="SECONDS",
-        help="Longest for a module, and for its replay. [default: by its size]",
+        help="End the run then; the report has the results so far. [default: none]",
     ),
 ]
-EffectsCacheDir = Annotated[
-    Path | None, typer.Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
-]
-InspectSourceRoots = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--source-root",
-        metavar="DIR",
-        help="Show source lines of files below DIR and obey their comments. Repeatable. [default: none]",
+ReportFormat = Annotated[Format, Option("--format", help="Format of the report on standard output.")]
+ReportOutputs = Annotated[
+    tuple[str, ...],
+    Option(
+        "--output",
+        metavar="[FORMAT=]FILE",
+        help="Write the report there, too: sarif=out.sarif. Repeatable. Without FORMAT: that of --format, and the "
+        "table goes to standard output.",
     ),
 ]
-Evidence = Annotated[bool, typer.Option("--verbose", "-v", help="Evidence in full.")]
+Html = Annotated[
+    Path | None,
+    Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),
+]
+AnswerForm = Annotated[AnswerFormat, Option("--format", help="Format of the answer.")]
+AnswerOutput = Annotated[
+    Path | None, Option("--output", metavar="FILE", help="Write the answer there, and the table to standard output.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayBounds:
+    """The options of commands that replay: how much a replay may cost."""
+
+    replay_seconds: Annotated[
+        float,
+        Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay programs estimated below that."),
+    ] = 10.0
+    replay_memory: Annotated[
+        str, Option("--replay-memory", metavar="SIZE", help="Replay programs estimated below that: 500M, 4G.")
+    ] = "4G"
+    full: Annotated[
+        bool, Option("--full", help="Replay regardless of the estimate, up to 16G and the free memory.")
+    ] = False
+
+    def make_bounds(self) -> "Bounds":
+        """Returns the bounds. Raises typer.BadParameter for a size that cannot be parsed."""
+        from ligerdiag.replay.replay_worker import Bounds
+
+        return Bounds(seconds=self.replay_seconds, memory=parse_size(self.replay_memory), full=self.full)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The configuration, and the options that it has defaults for."""
+    """The configuration, and the options for which it has defaults."""
 
     config: "LoadedConfig"
     fail_on: FailOn
     strict: bool
     notes: tuple[str, ...] = ()
-    """Names the file that was passed over."""
+    """A note on an ignored pyproject.toml."""
 
 
 def read_settings(
     path: Path | None, *, fail_on: FailOn | None, strict: bool | None, inspected: Sequence[Path] = ()
 ) -> CommandSettings:
-    """Reads `path`, or the nearest pyproject.toml; an option that is given wins. Raises InputError as `load_config` does.
+    """Reads `path`, or the nearest pyproject.toml; options that are given win. Raises InputError as `load_config` does.
 
-    inspected: paths that may come from elsewhere; a pyproject.toml that came with them is passed over.
+    inspected: paths that may come from elsewhere; a pyproject.toml that came with them is ignored.
     """
     from ligerdiag.config import find_foreign_config, load_config
 
     config = load_config(path, Path.cwd(), inspected)
     foreign = find_foreign_config(Path.cwd(), inspected) if path is None else None
-    note = f"`{foreign}` came with what is inspected and is not believed: `--config` names it where it is yours"
+    note = f"`{foreign}` came with the inspected files and is ignored: name it with `--config` if it is yours"
     return CommandSettings(
         config=config,
         fail_on=fail_on or FailOn(config.fail_on or FailOn.WARNING),

@@ -1,26 +1,27 @@
-"""Where an answer, a baseline or a report's file goes: there as a whole or not at all."""
+"""Where a command's output goes: the terminal, files in several formats, pages for a browser, and a baseline."""
 
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from ligerdiag.cli.exit_codes import ExitCode
+from ligerdiag.cli.exit_codes import MEANINGS, MEANINGS_WITHOUT_EXPECTATION, ExitCode, FailOn, fails_run
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Bisection
-from ligerdiag.model.report import CheckReport
+from ligerdiag.model.report import CheckReport, Noun
+from ligerdiag.report.comparisons import Bisection
 
 if TYPE_CHECKING:
-    from ligerdiag.api.judging import CheckOptions
-if TYPE_CHECKING:
-    from ligerdiag.judgement.answers import DifferenceReport
+    from ligerdiag.report.comparisons import DifferenceReport
+    from ligerdiag.run_options import CheckOptions
 
 
 def require_writable(path: Path, option: str = "--output") -> None:
-    """Raises InputError, before any work is done, when a report cannot be written to `path`."""
+    """Raises InputError, before any work, if a file cannot be written at `path`."""
     if path.is_dir():
         raise InputError(f"expected a file for {option} but `{path}` is a directory")
     if not path.parent.is_dir():
@@ -30,10 +31,10 @@ def require_writable(path: Path, option: str = "--output") -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes the content, text as UTF-8, beside `path` and moves it there; a special file such as a pipe is written to
-    directly.
+    """Writes the content, text as UTF-8, beside `path` and moves it there; writes directly to a special file such as a
+    pipe.
 
-    Raises InputError when the disk says no.
+    Raises InputError if it cannot be written.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8")
     try:
@@ -56,7 +57,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def require_recordable(path: Path) -> None:
-    """Raises InputError, before any work is done, when a baseline cannot be written to `path` or joined to what is there."""
+    """Raises InputError, before any work, if a baseline cannot be written to `path` or joined with the one there."""
     from ligerdiag import api
 
     require_writable(path, option="--record")
@@ -65,7 +66,7 @@ def require_recordable(path: Path) -> None:
 
 
 def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> None:
-    """Says on standard error what was recorded, or why nothing was. Raises InputError as `render_record` does."""
+    """Writes the baseline unless there is nothing to record, and says so on stderr. Raises as `render_record` does."""
     from ligerdiag import api
 
     recorded = len(api.list_recordable(report))
@@ -88,9 +89,9 @@ class AnswerFormat(StrEnum):
 def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the answers to standard output; with a file, writes them there and the table to standard output."""
-    from ligerdiag.render.json import render_bisections_json
-    from ligerdiag.render.terminal.terminal import render_bisections
+    """Writes the answers to standard output; given a file, writes them there and the table to standard output."""
+    from ligerdiag.report.json import render_bisections_json
+    from ligerdiag.report.terminal.full_report import render_bisections
 
     def render_text(width: int | None, colour: bool) -> str:
         return render_bisections(bisections, width=width, colour=colour, verbose=verbose)
@@ -101,9 +102,9 @@ def write_bisections(
 def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the same of a comparison."""
-    from ligerdiag.render.json import render_differences_json
-    from ligerdiag.render.terminal.terminal import render_difference_report
+    """Writes a comparison in the same way."""
+    from ligerdiag.report.json import render_differences_json
+    from ligerdiag.report.terminal.full_report import render_difference_report
 
     def render_text(width: int | None, colour: bool) -> str:
         return render_difference_report(report, width=width, colour=colour, verbose=verbose)
@@ -117,8 +118,8 @@ def _write(
     render_text: Callable[[int | None, bool], str],
     render_data: Callable[[], str],
 ) -> None:
-    """render_text: from the columns of the terminal, None for a file, and whether to colour."""
-    from ligerdiag.render.terminal.terminal import compute_colour, compute_stream_width
+    """render_text: a function of the terminal's columns (None for a file) and of whether to use colours."""
+    from ligerdiag.report.terminal.full_report import compute_colour, compute_stream_width
 
     if output is not None:
         write_atomically(output, render_data() if form is AnswerFormat.JSON else render_text(None, False))
@@ -126,3 +127,245 @@ def _write(
         sys.stdout.write(render_data())
     else:
         sys.stdout.write(render_text(compute_stream_width(sys.stdout), compute_colour(sys.stdout)))
+
+
+_HEAD = 4096
+"""Bytes at the start of a page in which it names its generator."""
+
+
+def require_html_directory(path: Path) -> None:
+    """Raises InputError, before any work, if no pages can be written to the directory `path`.
+
+    A directory that holds anything but an earlier report is refused, because old pages are removed.
+    """
+    if path.exists() and not path.is_dir():
+        raise InputError(f"expected a directory for --html but `{path}` is a file")
+    if path.is_dir():
+        _require_ours(path)
+    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if not existing.is_dir():
+        raise InputError(f"expected a directory for --html but `{existing}` is a file")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"expected to be allowed to write to `{existing}` for --html")
+
+
+def write_html(report: CheckReport, directory: Path) -> None:
+    """Writes a page for each case and then the index, removes pages of an earlier report, and prints the place on
+    stderr.
+
+    A page is written completely or not at all. Raises InputError if one cannot be written.
+    """
+    from ligerdiag.report.html import INDEX, compute_file_names, render_case_html, render_index_html
+
+    require_html_directory(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"expected to create `{directory}` but got: {error}") from error
+    names = compute_file_names(report.cases)
+    for name, case in zip(names, report.cases, strict=True):
+        write_atomically(directory / name, render_case_html(case, report))
+    write_atomically(directory / INDEX, render_index_html(report, files=names))
+    for page in _list_pages(directory):
+        if page.name not in {*names, INDEX}:
+            page.unlink(missing_ok=True)
+    sys.stderr.write(f"html: {directory / INDEX}\n")
+
+
+def _require_ours(directory: Path) -> None:
+    """Raises InputError unless every file is a page of an earlier report, of which the index may be missing."""
+    try:
+        entries = {entry for entry in directory.iterdir() if not entry.name.startswith(".")}
+    except OSError as error:
+        raise InputError(f"expected to read `{directory}` for --html but got: {error}") from error
+    from ligerdiag.report.html import INDEX
+
+    pages = set(_list_pages(directory))
+    if entries and directory / INDEX not in pages and entries != pages:
+        raise InputError(
+            f"expected an empty directory or an earlier report for --html but `{directory}` holds something else"
+        )
+
+
+def _list_pages(directory: Path) -> list[Path]:
+    """Returns the files of the directory that name ligerdiag as their generator; symbolic links do not count."""
+    return [
+        path for path in sorted(directory.glob("*.html")) if path.is_file() and not path.is_symlink() and _is_ours(path)
+    ]
+
+
+def _is_ours(path: Path) -> bool:
+    from ligerdiag.report.html import GENERATOR
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return f'<meta name="generator" content="{GENERATOR} '.encode() in head
+
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+"""Environment variable with the file whose Markdown GitHub shows on the page of a job."""
+SUMMARY_BYTES = 1_000_000
+"""GitHub takes 1 MiB a step, and drops a longer summary."""
+
+_COULD_LOOK = frozenset(
+    {ExitCode.AS_EXPECTED, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE, ExitCode.NOTHING_CHECKED},
+)
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+class Format(StrEnum):
+    TERMINAL = "terminal"
+    JSON = "json"
+    SARIF = "sarif"
+    JUNIT = "junit"
+    GITHUB = "github"
+    MARKDOWN = "markdown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """The outputs of a report and their formats."""
+
+    shown: Format
+    """On standard output."""
+    files: Mapping[Path, Format]
+
+
+def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
+    """Parses each `--output`: `FORMAT=FILE`, or `FILE` for the format of `--format` with the table on standard output.
+
+    Raises InputError, before any work, for an unknown format, two reports in one file, and a file that cannot be
+    written.
+    """
+    files: dict[Path, Format] = {}
+    shown = form
+    for word in words:
+        named, path = _parse_output(word)
+        if named is None:
+            shown = Format.TERMINAL
+        require_writable(path)
+        if any(_is_same(path, other) for other in files):
+            raise InputError(f"expected a file of its own for each --output but got `{path}` twice")
+        files[path] = named or form
+    return Outputs(shown=shown, files=files)
+
+
+def write_report(
+    report: CheckReport, outputs: Outputs, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool
+) -> None:
+    """Writes every file, even if one cannot be written, and then standard output.
+
+    With the format `github`, also appends to the job's summary page if there is one. Raises InputError for the first
+    file that could not be written.
+    """
+
+    def render(form: Format) -> str:
+        return _render(report, form, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
+
+    troubles: list[InputError] = []
+    for path, form in outputs.files.items():
+        _attempt(lambda path=path, form=form: write_atomically(path, render(form)), troubles)
+    if outputs.shown is Format.TERMINAL:
+        _show_table(report, verbose=verbose)
+    else:
+        sys.stdout.write(render(outputs.shown))
+    summary = os.environ.get(SUMMARY, "")
+    if summary and Format.GITHUB in (outputs.shown, *outputs.files.values()):
+        _attempt(lambda: _append(Path(summary), _render_summary(report, code)), troubles)
+    if troubles:
+        sys.stdout.flush()
+        raise troubles[0]
+
+
+def _parse_output(word: str) -> tuple[Format | None, Path]:
+    name, equals, file = word.partition("=")
+    if not equals or not _WORD.fullmatch(name):
+        return None, Path(word)
+    known = [form.value for form in Format]
+    if name not in known:
+        raise InputError(
+            f"expected one of {', '.join(known)} before `=` in --output but got `{name}`; write `./{word}` for a file"
+        )
+    if not file:
+        raise InputError(f"expected a file after `{name}=` in --output")
+    return Format(name), Path(file)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
+    """Returns the report for a file or a program: without colours, and with lines of any length."""
+    from ligerdiag.report.case_places import find_repository
+
+    match form:
+        case Format.TERMINAL:
+            from ligerdiag.report.terminal.full_report import render_terminal
+
+            return render_terminal(report, verbose=verbose)
+        case Format.JSON:
+            from ligerdiag.report.json import render_json
+
+            return render_json(report, exit_code=code)
+        case Format.SARIF:
+            from ligerdiag.report.sarif import render_sarif
+
+            return render_sarif(
+                report,
+                repository=find_repository(),
+                exit_code=code,
+                meaning=_find_meaning(report, code),
+                successful=code in _COULD_LOOK,
+            )
+        case Format.JUNIT:
+            from ligerdiag.report.junit import render_junit
+
+            return render_junit(
+                report, repository=find_repository(), fails=lambda case: fails_run(case, fail_on), strict=strict
+            )
+        case Format.GITHUB:
+            from ligerdiag.report.markdown import render_github
+
+            return render_github(report, repository=find_repository())
+        case Format.MARKDOWN:
+            from ligerdiag.report.markdown import render_markdown
+
+            return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code))
+        case _:
+            assert_never(form)
+
+
+def _show_table(report: CheckReport, *, verbose: bool) -> None:
+    from ligerdiag.report.terminal.full_report import compute_colour, compute_stream_width, render_terminal
+
+    width, colour = compute_stream_width(sys.stdout), compute_colour(sys.stdout)
+    sys.stdout.write(render_terminal(report, width=width, colour=colour, verbose=verbose))
+
+
+def _render_summary(report: CheckReport, code: ExitCode) -> str:
+    from ligerdiag.report.markdown import render_markdown
+
+    return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code), limit=SUMMARY_BYTES)
+
+
+def _find_meaning(report: CheckReport, code: ExitCode) -> str:
+    return (MEANINGS if report.noun is Noun.CASE else MEANINGS_WITHOUT_EXPECTATION)[code]
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"expected to write `{path}` of {SUMMARY} but: {error.strerror or error}") from error
+
+
+def _attempt(write: Callable[[], None], troubles: list[InputError]) -> None:
+    try:
+        write()
+    except InputError as error:
+        troubles.append(error)

@@ -3,6 +3,8 @@
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,27 +12,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
-from ligerdiag.cli.options import TimeLimit
+from ligerdiag.cli.options import TimeLimit, fill_options, make_command
 from ligerdiag.cli.output import write_atomically
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError
+from ligerdiag.run_options import Option
 from ligerdiag.text import count_of
 
 if TYPE_CHECKING:
     from ligerdiag.sweep.campaign import SweepReport
-    from ligerdiag.sweep.store import StoredResult
-    from ligerdiag.sweep.table import SweepDifference
+    from ligerdiag.sweep.result_store import StoredResult
+    from ligerdiag.sweep.sweep_table import SweepDifference
 
-HELP = """What does `check` say of many cases, for many GPUs, toolchains, flags of XLA and sizes? GRID is
-a TOML file; each case in it is checked for each target, by each toolchain, with each set of
-flags and each of sizes, in a process of its own.
+HELP = """Checks many cases for many GPUs, toolchains, flags of XLA and sizes. GRID is a TOML file;
+each of its cases is checked for each target, by each toolchain, with each set of flags and
+each set of sizes, in a process of its own.
 
 \b
-  selectors = ["cases", "mine.py"]   as of `check`, from the folder of the grid
+  selectors = ["cases", "mine.py"]   as for `check`, from the folder of the grid
   targets = ["a100", "h100"]         default: h100
   toolchains = ["default", "seed"]   default: default
   replay = true                      replay each schedule on numbers
-  timeout = 300.0                    seconds, as of `check`
+  timeout = 300.0                    seconds, as for `check`
   pages = true                       a page for each cell, as of `check --html`
   [flags]                            named sets; default: one without flags
   none = []
@@ -40,18 +43,18 @@ flags and each of sizes, in a process of its own.
   large = { tokens = 8192 }          of `ligerdiag.size("tokens", 512)` in a file of cases
 
 The workers are Dask's: one a core here, or those of --scheduler, which must have the same
-ligerdiag, toolchains and files. What is known is in the store, a file a task: a sweep that
-was ended goes on where it was, and one that is complete does nothing anew. A result holds
-until a file that its case imports changes, or ligerdiag, its configuration or a version.
+ligerdiag, toolchains and files. The store has a file for each task with a result, so the
+same command continues a sweep that was ended. A result holds until a file that its case
+imports, ligerdiag, its configuration or a version changes.
 
 \b
 DIR gets, at the end and on Ctrl-C:
-  index.html      cases by columns, with marks where a verdict changes; each cell leads to
-                  the page of its case in pages/
+  index.html      cases by columns, with marks where a verdict changes; each cell links
+                  to the page of its case in pages/
   sweep.parquet   a row a cell; sweep.csv has the same
   reports/        of each column the report of `check --format json`
 
-`ligerdiag diff A/sweep.parquet B/sweep.parquet` says what changed between two sweeps.
+`ligerdiag diff A/sweep.parquet B/sweep.parquet` shows the changes between two sweeps.
 Needs: pip install 'ligerdiag[sweep]'
 """
 
@@ -66,15 +69,15 @@ MEANINGS = {
     ),
     ExitCode.INCONCLUSIVE: "inconclusive, as `check` says",
     ExitCode.NOTHING_CHECKED: "nothing to check in any case",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; what was known is kept and written",
-    ExitCode.TERMINATED: "ended by SIGTERM; what was known is kept and written",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are kept and written",
+    ExitCode.TERMINATED: "ended by SIGTERM; the results so far are kept and written",
 }
 
 EPILOG = f"""\b
 Examples:
   ligerdiag sweep grid.toml                       on every core of this machine
   ligerdiag sweep grid.toml --jobs 4 --out july   four workers
-  ligerdiag sweep grid.toml --retry               once more what could not be analysed
+  ligerdiag sweep grid.toml --retry               repeats what could not be analysed
   ligerdiag sweep grid.toml --scheduler tcp://head:8786 --store s3://bucket/sweep
 
 \b
@@ -83,55 +86,56 @@ Exit codes:
 """
 
 
-def sweep(  # noqa: PLR0917 - typer reads the options from the signature
-    grid: Annotated[Path, typer.Argument(metavar="GRID", help="The grid, a TOML file.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep"),
+@dataclass(frozen=True, kw_only=True)
+class SweepLine:
+    """The command line of `sweep`."""
+
+    grid: Annotated[Path, Option(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
+    out: Annotated[Path, Option("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep")
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="URL", help="Folder or fsspec URL of the results. [default: DIR/results]"),
-    ] = None,
+        Option("--store", metavar="URL", help="Folder or fsspec URL of the results. [default: DIR/results]"),
+    ] = None
     scheduler: Annotated[
         str | None,
-        typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
-    ] = None,
+        Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
+    ] = None
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
-    ] = None,
-    time_limit: TimeLimit = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Do everything again.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Do again what could not be analysed.")] = False,
-) -> None:
+        int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
+    ] = None
+    time_limit: TimeLimit = None
+    refresh: Annotated[bool, Option("--refresh", help="Do every task again.")] = False
+    retry: Annotated[bool, Option("--retry", help="Do again the tasks that could not be analysed.")] = False
+
+
+def run_sweep_command(line: SweepLine) -> None:
     """Runs the sweep, writes its files and exits with its code."""
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()
-    from ligerdiag.render.terminal.terminal import ProgressDisplay
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
     from ligerdiag.sweep.campaign import SweepOptions, run_sweep
 
-    for folder in (out, out / "reports", out / "pages"):
+    for folder in (line.out, line.out / "reports", line.out / "pages"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"expected a folder for --out but `{folder}`: {error.strerror}") from error
-    options = SweepOptions(
-        grid=grid,
-        store=store or str(out / "results"),
-        scheduler=scheduler,
-        jobs=jobs,
-        refresh=refresh,
-        retry=retry,
-    )
-    with watch_for_end(time_limit):
+    options = fill_options(SweepOptions, line, store=line.store or str(line.out / "results"))
+    with watch_for_end(line.time_limit):
         with ProgressDisplay(sys.stderr) as show:
-            report = run_sweep(options, show, partial(keep_page, out))
-        write_files(report, out)
-        sys.stdout.write(render_sweep(report, out))
+            report = run_sweep(options, show, partial(keep_page, line.out))
+        write_files(report, line.out)
+        sys.stdout.write(render_sweep(report, line.out))
     raise typer.Exit(compute_exit_code(report))
 
 
+sweep = make_command(SweepLine, run_sweep_command, "grid out store scheduler jobs time_limit refresh retry")
+
+
 def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> bool:
-    """Writes the page of that name unless it is there; returns whether there is one."""
-    from ligerdiag.sweep.table import PAGES, render_case_page
+    """Writes the page of that name unless it exists; returns whether it exists now."""
+    from ligerdiag.sweep.sweep_table import PAGES, render_case_page
 
     path = out / PAGES / name
     page = "" if path.exists() else render_case_page(result.data, case_id)
@@ -141,9 +145,9 @@ def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> boo
 
 
 def write_files(report: "SweepReport", out: Path) -> None:
-    """Writes each file as a whole; removes reports of columns and pages of results that are no more. Raises InputError when
-    the disk says no."""
-    from ligerdiag.sweep.table import PAGES, render_csv, render_page, render_parquet, render_reports
+    """Writes the tables, reports and index; removes reports and pages of earlier results. Raises InputError if a file
+    cannot be written."""
+    from ligerdiag.sweep.sweep_table import PAGES, render_csv, render_page, render_parquet, render_reports
 
     names = {"index.html"}
     for name, text in render_reports(report):
@@ -162,8 +166,8 @@ def write_files(report: "SweepReport", out: Path) -> None:
 
 
 def compute_exit_code(report: "SweepReport") -> ExitCode:
-    """Returns 130, 143 or 3 for a sweep that was ended, else what all cells say, by the precedence of `check`."""
-    from ligerdiag.sweep.table import choose_exit_code
+    """Returns 130, 143 or 3 for a sweep that was ended, else the code of its cells that comes first for `check`."""
+    from ligerdiag.sweep.sweep_table import choose_exit_code
 
     if report.ended_by is not None:
         return find_ending_code(report.ended_by)
@@ -172,7 +176,7 @@ def compute_exit_code(report: "SweepReport") -> ExitCode:
 
 
 def render_sweep(report: "SweepReport", out: Path) -> str:
-    """Returns what was done, the cells by status, each trouble, and where the files are."""
+    """Returns the counts of tasks and of cells by status, the failures, and the places of the files."""
     from ligerdiag.text import compute_printable
 
     done = len(report.failed) + report.ran
@@ -186,24 +190,24 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
     reasons = Counter(str(error) for error in report.failed.values())
     lines += [f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(10)]
     if report.ended_by is not None:
-        lines.append(f"ended by {report.ended_by.value}: the same command goes on")
+        lines.append(f"ended by {report.ended_by.value}: the same command continues")
     if done and report.seconds:
         lines.append(f"{done} in {report.seconds:.0f} s, {done / report.seconds:.2g} a second")
     lines.append(f"page: {out / 'index.html'}  table: {out / 'sweep.parquet'}, {out / 'sweep.csv'}")
     return "".join(f"{compute_printable(line)}\n" for line in lines)
 
 
-def is_sweep_diff(subjects: "list[str]") -> bool:
-    """Returns whether `diff` is asked for two tables of sweeps."""
+def is_sweep_diff(subjects: Sequence[str]) -> bool:
+    """Returns whether `diff` gets the tables of two sweeps."""
     return len(subjects) == 2 and all(subject.endswith(".parquet") for subject in subjects)
 
 
 def diff_sweeps(first: Path, second: Path) -> ExitCode:
-    """Prints what the second sweep says otherwise than the first; returns the exit code of `diff`."""
+    """Prints the cells that differ between two sweeps; returns the exit code of `diff`."""
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()
-    from ligerdiag.sweep.table import compare_sweeps, read_parquet
+    from ligerdiag.sweep.sweep_table import compare_sweeps, read_parquet
 
     difference = compare_sweeps(read_parquet(first), read_parquet(second))
     sys.stdout.write(render_sweep_difference(difference))
@@ -215,7 +219,7 @@ def diff_sweeps(first: Path, second: Path) -> ExitCode:
 
 
 def render_sweep_difference(difference: "SweepDifference") -> str:
-    """Returns a line for each changed cell, with its outputs, and what was compared."""
+    """Returns a line for each changed cell with its outputs, and the number of compared cells."""
     from ligerdiag.text import compute_printable
 
     lines: list[str] = []

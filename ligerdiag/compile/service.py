@@ -30,7 +30,7 @@ from ligerdiag.model.jobs import (
     make_discover_job,
 )
 from ligerdiag.model.report import OnProgress, Progress
-from ligerdiag.toolchains.catalogue import Target, drop_fields
+from ligerdiag.toolchains.gpu_targets import Target, drop_fields
 from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
 from ligerdiag.workers.pool import Pool
 

@@ -1,8 +1,8 @@
-"""On the CPU: `python -m ligerdiag.device.comparison_worker` compares what a device computed with program order and
-the replay.
+"""The comparison worker: compares a GPU's results with program order and with the replay, on the CPU.
 
-Program order gives the intended result, as for a replay. Tensor cores round f32 operands of a product to TF32 unless
-the program asks for more, which replay does not imitate: see `precision`.
+Program order gives the intended result, as for a replay. Tensor cores round the f32 operands of a product to TF32
+unless the program asks for more precision. Replay does not imitate this, so an output that agrees with program order is
+also compared with the case's reference, if it has one: further off than the tolerance, it is lossy.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ import numpy as np
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.codec import Json
 from ligerdiag.compile.cases.arguments import draw_arguments
-from ligerdiag.device.job import (
+from ligerdiag.device.device_jobs import (
     BADNESS,
     DEVICE_TOLERANCE,
     ComparisonAnswer,
@@ -26,17 +26,17 @@ from ligerdiag.device.job import (
 )
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, rank_error
+from ligerdiag.replay.runs.case_inputs import compute_reference
 from ligerdiag.replay.runs.case_run import compute_tolerances, load_programs, replay_programs
-from ligerdiag.replay.runs.given import compute_reference
 from ligerdiag.replay.runs.kernels import KernelRunner
-from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
+from ligerdiag.replay.runs.rounding import demote_imprecise, measure_rounding, needs_rounding
 from ligerdiag.workers.loop import Answerer, serve
 
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
-    """Returns the device's results of each draw against program order and against the replay of its artifact."""
+    """Compares the device's results of each draw with program order and with the replay of its artifact."""
     library: Any = jax
     errors: dict[str, list[float]] = {}
     worst: dict[str, Attribution] = {}
@@ -51,7 +51,7 @@ def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws:
                 arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
                 runs = replay_programs(programs, arguments, runner)
                 if draw and runs.again:
-                    break  # the first run has overwritten a constant: what comes later is another program
+                    break  # the first run overwrote a constant, so later runs are another program
                 device = load_results(results, draw, runs.intended)
                 reference: Mapping[str, Array] = {} if case.reference is None else compute_reference(case, draw)
                 if not tolerances:
@@ -69,7 +69,7 @@ def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws:
                             devices=programs.signature.devices,
                         )[name]
                         numbers = compare_output(array, runs.intended[name], runs.stale[name], tolerance=wider)
-                        numbers = settle(numbers, tolerances[name])
+                        numbers = demote_imprecise(numbers, tolerances[name])
                     attribution = _judge_precision(numbers.attribution, array, name, reference, tolerances[name])
                     errors.setdefault(name, []).append(numbers.error)
                     distances[name] = min(distances.get(name, inf), numbers.distance)
@@ -102,7 +102,7 @@ def _judge_precision(
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy, before any file of the user's: see case_loader."""
+    """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowering import import_kernel_libraries

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.codec import FieldError, Json, encode_record, read_record, read_str
 from ligerdiag.dumps.content import has_entry
 from ligerdiag.errors import ArtifactError, CompileError, LigerdiagError
@@ -41,7 +41,7 @@ from ligerdiag.untrusted_files import (
 )
 from ligerdiag.workers.loop import Answerer, serve
 from ligerdiag.workers.pool import Pool
-from ligerdiag.workers.starts import WorkerDied
+from ligerdiag.workers.templates import WorkerDied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

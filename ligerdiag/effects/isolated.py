@@ -28,7 +28,7 @@ from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes
 from ligerdiag.toolchains.toolchain import describe_interpreter
 from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 from ligerdiag.workers.pool import Pool, count_cores
-from ligerdiag.workers.starts import WorkerDied, WorkerTimeout
+from ligerdiag.workers.templates import WorkerDied, WorkerTimeout
 
 ANALYSIS_VERSION = 15
 """Part of every cache key; increase it with every change that can change a result."""

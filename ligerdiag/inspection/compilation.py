@@ -49,7 +49,7 @@ from ligerdiag.rules.registry import check_all
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.untrusted_files import MAXIMUM_TEXT_BYTES, read_untrusted
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import Templates
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
 """Used where no kernel writes anything, so that nothing is looked up."""

@@ -39,10 +39,10 @@ from ligerdiag.inspection.compilation import (
 from ligerdiag.inspection.coverage import UNKNOWN_ORDER, Compilation, are_tags_used, join_inspections
 from ligerdiag.model.findings import Replay, ReplayState, Verdict
 from ligerdiag.model.report import Identity, Inspection, Judged, refuse, refuse_for_bug
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
 
 if TYPE_CHECKING:
-    from ligerdiag.replay.service.dump import DumpPlan
+    from ligerdiag.replay.dump_replay import DumpPlan
 
 UNKNOWN_TARGET = "unknown target"
 """Name of the target if neither file names nor provenance give one."""
@@ -195,8 +195,7 @@ class ModuleInspector:
 
         Its record contains any fault.
         """
-        from ligerdiag.replay.service.dump import draw_parameters, replay_dump
-        from ligerdiag.replay.service.snapshot import load_snapshot
+        from ligerdiag.replay.dump_replay import draw_parameters, load_snapshot, replay_dump
 
         plan, self._plan = self._plan, None
         if plan is None:
@@ -250,7 +249,7 @@ class ModuleInspector:
 
     def _plan_within(self, sources: Sequence[Path], name: str, seen: "_Seen", outcome: ModuleOutcome) -> ModuleOutcome:
         """Returns the outcome with a replay plan, or with the reason for none."""
-        import_module("ligerdiag.replay.service.dump")  # what that imports is not the module's to pay
+        import_module("ligerdiag.replay.dump_replay")  # what that imports is not the module's to pay
 
         try:
             with self._limit(sources, name):
@@ -304,9 +303,9 @@ class _Seen:
 
 def _plan_replay(seen: _Seen, bounds: Bounds) -> "DumpPlan | Replay":
     """Returns the replay plan, or the reason for none."""
-    from ligerdiag.replay.interpreter.scope import NotCoveredError
+    from ligerdiag.replay.dump_replay import join_programs, plan_dump
+    from ligerdiag.replay.ops.scope import NotCoveredError
     from ligerdiag.replay.runs.case_run import load_programs
-    from ligerdiag.replay.service.dump import join_programs, plan_dump
 
     missing = _describe_missing(seen)
     if missing:

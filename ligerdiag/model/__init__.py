@@ -1,1 +1,1 @@
-"""Records that everything is said in: plain data, no decision. Standard library only."""
+"""Records of cases, findings, reports, views and jobs: plain data without decisions. Imports the standard library only."""

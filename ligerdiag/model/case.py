@@ -1,7 +1,7 @@
-"""A case: a JAX function, what to call it with, on which mesh, and what is expected of its schedule.
+"""A case: a JAX function, its arguments, its mesh, and the expected verdicts on its schedule.
 
-This file imports neither jax nor triton, and nothing else of ligerdiag unless something is wrong: a case's function is
-only called inside a compile worker.
+This file imports neither jax nor triton, and other parts of ligerdiag only to report an error: only a compile worker
+calls the function of a case.
 """
 
 import json
@@ -13,17 +13,17 @@ from operator import index
 from typing import Any, cast
 
 AXES = "xyzwvu"
-"""Names of the axes of a mesh of which only the sizes are given."""
+"""Names of the axes of a mesh that is given by its sizes alone."""
 SIZES = "LIGERDIAG_SIZES"
-"""Environment variable: the sizes that a sweep asks for, a JSON object of whole numbers by name."""
+"""Environment variable with the sizes of a sweep, a JSON object of whole numbers by name."""
 ASKED_SIZES: set[str] = set()
-"""Names that `size` was called with in this process."""
+"""Names of the sizes that `size` was called with in this process."""
 _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zeros")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """How an argument's values are drawn, by NumPy's `Generator` with a seed of its own.
+    """The random values of an argument, drawn by NumPy's `Generator` from `seed`.
 
     kind: `normal` (times `scale`), `squares` of normal ones (times `scale`), `uniform` in [low, high), `randint` in
     [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which depends on the argument: `randint` for
@@ -41,7 +41,7 @@ class Draw:
     high: float = 2
 
     def __post_init__(self) -> None:
-        """Raises InputError for a kind that there is not."""
+        """Raises InputError for an unknown kind."""
         if self.kind not in _KINDS:
             from ligerdiag.text import suggest
 
@@ -51,10 +51,10 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Values:
-    """An argument's own values, in each draw the same."""
+    """Given values of an argument, the same in each draw."""
 
     data: bytes
-    """Of the argument's shape and dtype, rows first."""
+    """The elements in the shape and dtype of the argument, row-major."""
 
     def __repr__(self) -> str:
         return f"Values({sha256(self.data).hexdigest()})"
@@ -64,8 +64,8 @@ class Values:
 class Arg:
     """One argument: an array of `shape` and `dtype` (NumPy or ml_dtypes name, such as `float32`, `bfloat16`, `int32`).
 
-    shape: sizes; a number stands for one dimension. dtype: also a dtype of NumPy's or JAX's, such as `jnp.float32`.
-    draw: its values: a `Draw`, or a function such as `lambda key, shape, dtype: jax.random.randint(key, shape, 0, 100)`,
+    shape: sizes; a number means one dimension. dtype: also a dtype of NumPy or JAX, such as `jnp.float32`. draw: its
+    values: a `Draw`, or a function such as `lambda key, shape, dtype: jax.random.randint(key, shape, 0, 100)`,
         which gets `jax.random.key(0)`, or the key of another draw, and whose array is cast to the dtype.
     partition: for each dimension the mesh axis (or tuple of axes) it is split over, or None; missing means replicated.
     weak: whether it has JAX's weak type, as a Python number has: it does not turn a bfloat16 beside it into a float32.
@@ -79,7 +79,7 @@ class Arg:
     weak: bool = False
 
     def __post_init__(self) -> None:
-        """Writes the fields as they are typed. Raises InputError for what cannot be meant."""
+        """Converts the fields to their types. Raises InputError for a value that does not fit."""
         object.__setattr__(self, "shape", _read_shape(self.shape))
         object.__setattr__(self, "dtype", _read_dtype(self.dtype))
         object.__setattr__(self, "partition", _read_partition(self.partition))
@@ -89,7 +89,7 @@ class Arg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A program and its expectation.
+    """A program and the expected verdicts on its schedule.
 
     function: takes the arguments by position, returns any pytree of arrays; the paths of its leaves name the outputs. A
         mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. Donated and static arguments of a
@@ -100,8 +100,8 @@ class Case:
     mesh: axis name to size, in order, or sizes of axes that are called x, y, z; empty for one device.
     expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
         output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives
-        (`stale|latent`); the name `*` stands for the outputs that are not named, which must otherwise be fresh.
-    expected_rules: None (not looked at), or the ids of exactly the rules that have findings, such as ("LD006",
+        (`stale|latent`); the name `*` means all other outputs, which must otherwise be fresh.
+    expected_rules: None (not compared), or the ids of exactly the rules that have findings, such as ("LD006",
         "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one; "LD017?"
         may have findings in one run and none in the next.
     effects: the effects of custom calls without IR to follow: from the name of a target or kernel to the numbers of the
@@ -133,7 +133,7 @@ class Case:
     mitigation: str = ""
 
     def __post_init__(self) -> None:
-        """Writes the fields as they are typed. Raises InputError for what cannot be meant."""
+        """Converts the fields to their types. Raises InputError for a value that does not fit."""
         if not isinstance(cast("object", self.name), str) or not self.name:
             raise _refuse(f"expected name to be a text but got {_describe(self.name)}")
         if not callable(self.function):
@@ -153,16 +153,17 @@ class Case:
 
 
 def size(name: str, default: int) -> int:
-    """Returns the number of that name that the sizes of a sweep have, and the default where they have none, or there is no
-    sweep. Call it where the case's file is imported, such as `TOKENS = size("tokens", 512)`: a sweep knows the names from
-    there. InputError for another default than a whole number above 0.
+    """Returns the size of that name in a sweep; the default outside of a sweep, or if the sweep does not set it.
+
+    Call it while the case's file is imported, such as `TOKENS = size("tokens", 512)`: a sweep learns the names from
+    there. Raises InputError unless the default is a whole number above 0.
     """
     ASKED_SIZES.add(name)
     return _require_size(read_sizes().get(name, default), name)
 
 
 def read_sizes() -> dict[str, int]:
-    """Returns the sizes that are asked for; InputError where the variable has something else."""
+    """Returns the sizes of the sweep. Raises InputError if the environment variable is malformed."""
     try:
         given = cast("object", json.loads(os.environ.get(SIZES) or "{}"))
     except ValueError:
@@ -179,7 +180,7 @@ def _require_size(value: object, name: str) -> int:
 
 
 def read_mesh(mesh: Mapping[str, int] | Sequence[int]) -> dict[str, int]:
-    """Axis to size, from such a mapping or from sizes alone; InputError for what is neither."""
+    """Returns axis to size, from such a mapping or from sizes alone. Raises InputError for anything else."""
     wanted = "expected mesh to be a mapping of axis name to size, or sizes, but got"
     given = cast("object", mesh)
     if isinstance(given, Mapping):
@@ -207,7 +208,7 @@ def _read_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _read_dtype(dtype: object) -> str:
-    """Returns its name; for a scalar type of JAX the name of its dtype."""
+    """Returns the name of the dtype, also of a scalar type of JAX."""
     names = (dtype, getattr(dtype, "name", None), getattr(getattr(dtype, "dtype", None), "name", None))
     name = next((name for name in (*names, getattr(dtype, "__name__", None)) if isinstance(name, str)), None)
     if name is None:
@@ -230,7 +231,7 @@ def _read_sequence(field_name: str, value: object, of: str) -> tuple[Any, ...]:
 
 
 def _describe(value: object) -> str:
-    """`(8,) (type tuple)`; a long value is cut off."""
+    """Returns such as `(8,) (type tuple)`; a long value is cut."""
     return f"{value!r:.60} (type {type(value).__name__})"
 
 

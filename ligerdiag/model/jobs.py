@@ -1,4 +1,4 @@
-"""Records that cross the boundary between ligerdiag and its compile workers, one JSON object a line."""
+"""Records that ligerdiag and its compile workers exchange, one JSON object a line."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,15 +12,14 @@ type Flag = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The place where cases are defined: a file, a name in an importable module, or a function in the caller's
-    process."""
+    """Where cases are defined: a file, a name in an importable module, or a function in the caller's process."""
 
     file: str = ""
     """Absolute path; empty for a module."""
     module: str = ""
-    """`module:name`; empty for a file. With `pickled`, what the function is called in messages."""
+    """`module:name`; empty for a file. With `pickled`, the name of the function in messages."""
     root: str
-    """Absolute path of the folder that imports start from."""
+    """Absolute path of the folder that is first on the import path."""
     pickled: str = ""
     """Absolute path of a `function_file`, which holds the one case."""
 
@@ -30,7 +29,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSpec:
-    """A case without its function: what can be said about it outside a worker."""
+    """A case without its function, as it is known outside of a worker."""
 
     id: str
     name: str
@@ -44,23 +43,23 @@ class CaseSpec:
     the same `draws` compute the same numbers."""
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, object] = field(default_factory=dict[str, object])
-    """The effects of custom calls that the case declares, as in JSON; not validated yet."""
+    """Effects of custom calls that the case declares, as JSON; not validated yet."""
     expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
         default_factory=dict[str, str | Mapping[str, str]]
     )
-    """Name of a toolchain to what is expected of it, in the place of the two."""
+    """Name of a toolchain to the expectation that replaces `expected` and `expected_rules`."""
     mitigation: str = ""
     """The case's measure against a hidden write, as `Case.mitigation`."""
     sizes: tuple[str, ...] = ()
-    """Names of the sizes that its file asks for, see `model.case.size`."""
+    """Names of the sizes that its file reads, see `model.case.size`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job[A]:
-    """One request to a worker, of any kind: everything that the pool needs to know of it."""
+    """One request to a worker of any kind, with everything that the pool needs."""
 
     source: Source
-    """The source that the worker has to load; a worker takes jobs of one source only."""
+    """The source that the worker loads; a worker takes jobs of one source only."""
     name: str
     """For messages, such as "case `a`"."""
     render: Callable[[str], str]
@@ -68,11 +67,11 @@ class Job[A]:
     parse: Callable[[str], A]
     """From the worker's line to the answer; raises FieldError, or the error that the worker reported."""
     leftovers: tuple[str, ...] = ()
-    """Directories that are removed afterwards, however it ends."""
+    """Directories that the pool removes afterwards, whatever the result."""
     timeout: float | None = None
-    """Seconds; None means the pool's."""
+    """In seconds; None means that of the pool."""
     imports_only: bool = False
-    """Whether only the import of the source runs: a worker that ends with an exit code was ended by that file."""
+    """Only the import of the source runs: if the worker exits, that file made it exit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +97,7 @@ class CompileRequest:
     source: Source
     case_id: str
     target: str
-    """Its name, for provenance."""
+    """Name of the target, for provenance."""
     description: str
     """The target's description."""
     compute_capability: int
@@ -109,20 +108,20 @@ class CompileRequest:
     flags: Mapping[str, Flag]
     """Compiler options, over the environment's XLA_FLAGS."""
     fingerprint: str
-    """Of ligerdiag's own part of the recipe."""
+    """Fingerprint of the parts of ligerdiag that decide the artifact."""
     artifacts: str
     """Directory that holds the artifacts, by key."""
     scratch: str
-    """Directory to work in; does not exist yet, on the file system of `artifacts`."""
+    """Directory for the worker, on the file system of `artifacts`; it does not exist yet."""
     not_before: float
-    """An artifact that is older is compiled again; seconds since the epoch."""
+    """Older artifacts are compiled again; seconds since the epoch."""
     ties: tuple[str, ...] = ()
     """Ids of the readers that a trivial operation ties to their kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileAnswer:
-    """The place of the artifact, and its origin."""
+    """The key of the artifact, and whether it was there."""
 
     key: str
     reused: bool
@@ -183,18 +182,17 @@ def render_error(error: LigerdiagError) -> str:
 
 
 def render_refusal() -> str:
-    """Returns one line for the parent: the worker is not fresh enough for the job."""
+    """Returns one line for the parent: the job needs a fresh worker."""
     return _REFUSAL + "\n"
 
 
 def is_refusal(line: str) -> bool:
-    """Returns whether the job has to be given to a fresh worker."""
+    """Returns whether the worker refused the job because it needs a fresh worker."""
     return line == _REFUSAL
 
 
 def parse_answer(line: str) -> Json:
-    """Returns the answer's fields; raises the error that the worker reported instead, FieldError when the line is
-    neither."""
+    """Returns the fields of the answer. Raises the error that the worker reported, or FieldError for a malformed line."""
     fields = parse_object(line)
     if "error" in fields:
         raise _ERRORS.get(read_str(fields, "kind"), LigerdiagError)(read_str(fields, "error"))
@@ -203,9 +201,9 @@ def parse_answer(line: str) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """How a compile differs from the default; with no fields given, it does not."""
+    """The difference of a compile from the default one; by default there is none."""
 
     flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
-    """Compiler options, over the toolchain's; `xla_dump_hlo_pass_re` leaves `Artifact.passes`."""
+    """Compiler options, in addition to the toolchain's; `xla_dump_hlo_pass_re` produces `Artifact.passes`."""
     ties: tuple[str, ...] = ()
-    """Ids of `Artifact.readers`: a trivial operation ties each of these to its kernel. Their order means nothing."""
+    """Ids of `Artifact.readers`, each of which a trivial operation ties to its kernel, in any order."""

@@ -1,7 +1,7 @@
-"""The result of a run of `check` or `inspect`, as plain data: the only thing that a renderer sees.
+"""The result of a run of `check` or `inspect`, as plain data: the only input of a renderer.
 
-A report holds no text that a renderer would have to parse; a renderer holds no decision about the program. Before its
-conclusion a case is `Judged`: what its schedule says, or why that is not known.
+A report has no text that a renderer would have to parse, and a renderer decides nothing about the program. Before its
+conclusion a case is `Judged`: it has an analysis of its schedule, or the reason why there is none.
 """
 
 import traceback
@@ -15,11 +15,11 @@ from ligerdiag.model.findings import Attribution, DeviceRun, Finding, Replay, Ru
 from ligerdiag.model.schedule_view import Neighbourhood, ScheduleView
 
 SCHEMA_VERSION = "6"
-"""Version of the JSON form of these records (docs/json.md); a change that breaks a reader raises it."""
+"""Version of the JSON of these records (docs/json.md); a change that breaks a reader raises it."""
 
 
 class Status(StrEnum):
-    """One word for a case; `EXIT_STATUSES` in the command line's contract build on it."""
+    """The conclusion about a case; exit codes depend on it."""
 
     CLEAN = "clean"
     """No expectation given; every output is fresh, everything was analysed, no finding at all."""
@@ -32,20 +32,20 @@ class Status(StrEnum):
     UNEXPECTED = "unexpected"
     """The verdicts contradict the case's expectation; also when the program is unexpectedly right."""
     INCONCLUSIVE = "inconclusive"
-    """Something could not be decided; never clean."""
+    """An output is undecided, or a part of the program is not covered; never clean."""
     DISAGREEMENT = "disagreement"
-    """The schedule and the numbers contradict each other, and no finding explains it, whatever was expected."""
+    """Schedule and numbers contradict each other and no finding explains it, whatever was expected."""
     NOTHING = "nothing to check"
-    """No kernel of the program writes an operand without XLA's knowledge, and none is unknown."""
+    """Every kernel of the program is known, and none writes an operand without XLA's knowledge."""
     ERROR = "could not analyse"
     """Compile failure, abort, timeout or unreadable artifact; see `error`."""
     NOT_CHECKED = "not checked"
-    """The run was ended before its turn; see `error`. Nothing is known of it."""
+    """The run was ended before its turn; see `error`. Nothing is known about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """The basis of a verdict, so that "no hazards" never means "did not look"."""
+    """The basis of the verdicts, so that "no hazards" never means "did not look"."""
 
     instructions: int = 0
     """Instructions of the optimized module that were followed."""
@@ -56,11 +56,11 @@ class Coverage:
     tags: int = 0
     """Tags of the program's own operations in the unoptimized module."""
     tags_found: int = 0
-    """Of those, how many were found again in the optimized module."""
+    """Number of these tags that the optimized module has, too."""
     buffer_assignment: bool = False
     """Whether XLA's own buffer assignment could be read."""
     not_covered: tuple[str, ...] = ()
-    """One line for each thing that the analysis met and does not model."""
+    """One line for each construct that the analysis met and does not model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +71,11 @@ class Disagreement:
     static: Verdict
     numbers: Attribution
     message: str
-    """One line: the witness and its statement."""
+    """One line: the two answers."""
     evidence: tuple[tuple[str, str], ...] = ()
-    """(label, sentence) pairs, of both sides; then the causes that are possible or ruled out."""
+    """(label, sentence) pairs of both sides, then of the causes that are possible or ruled out."""
     help: str = "trust neither for this output"
-    """What is left, and what to do."""
+    """The remaining causes, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,61 +92,61 @@ class CaseReport:
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order."""
     findings: tuple[Finding, ...] = ()
-    """Each rule's own, one for each place; renderers show their causes (see `causes`)."""
+    """The findings of all rules, one for each place; renderers show their causes (see `report.causes`)."""
     failures: tuple[RuleFailure, ...] = ()
-    """Rules that failed on it, which the coverage names; a report with one is never clean, nor as expected."""
+    """Rules that raised, which the coverage names; a report with one is neither clean nor as expected."""
     coverage: Coverage = field(default_factory=Coverage)
     replay: Replay | None = None
-    """The numbers on the CPU; None if they were not requested, or nothing could be analysed."""
+    """The numbers on the CPU; None if not requested, or if nothing could be analysed."""
     device: DeviceRun | None = None
-    """The numbers of a real device; None if they were not requested."""
+    """The numbers of a device; None if not requested."""
     disagreements: tuple[Disagreement, ...] = ()
     seconds: float = 0.0
-    """Wall time for compile (0 when cached) and analysis; `replay` has its own."""
+    """Wall time of compile (0 if cached) and analysis; `replay` has its own."""
     cached: bool = False
     """The artifact came from the cache."""
     mismatch: str = ""
-    """One line: how the verdicts contradict the expectation."""
+    """One line on how the verdicts contradict the expectation."""
     error: str = ""
-    """One line, when status is `could not analyse` or `not checked`."""
+    """One line, if the status is `could not analyse` or `not checked`."""
     error_exit_code: int = 0
-    """Exit code that the error asks for (2 input, 3 could not analyse)."""
+    """Exit code for the error (2 input, 3 could not analyse)."""
     log_tail: str = ""
-    """Last lines of the worker's log, when it died."""
+    """Last lines of the worker's log, if it died."""
     artifact: str = ""
     """Directory of the artifact, for `inspect` and for reading the HLO by hand."""
     source: str = ""
-    """Absolute path of the file that defines the case; empty where it is not known. Stands in no JSON."""
+    """Absolute path of the file that defines the case; empty if unknown. JSON does not have it."""
     source_roots: tuple[str, ...] = ()
-    """Real paths of the folders below which source lines are read for the report; see `source_text`. Stands in no report."""
+    """Real paths of the folders below which renderers read source lines (see `source_text`). No report shows it."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """Around each hidden write, if a baseline or a comparison needs it; part of no report."""
+    """The neighbourhood of each hidden write, if a baseline or a comparison needs it. No report shows it."""
     view: ScheduleView | None = None
-    """The data for the HTML report, if requested; part of no other report."""
+    """The data for the HTML report, if requested. No other report shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedSuppression:
-    """A suppression of a finding that does not exist, or one without a reason."""
+    """A suppression that allowed nothing, or has no reason."""
 
     kind: SuppressionKind
     rule: str
-    """Rule id; as it was written where there is no such rule."""
+    """Rule id, or the text as written if there is no such rule."""
     reason: str
-    """Empty where there is none."""
+    """Empty if it has none."""
     where: str
     """`file:line` of the comment, or file and number of the entry."""
     message: str
-    """One line: what is wrong with it."""
+    """One line on what is wrong with it."""
 
 
 class Noun(StrEnum):
-    """The name of a report's entries."""
+    """The name of the entries of a report."""
 
     CASE = "case"
-    """Programs that were compiled for the report, with an expectation or without."""
+    """Programs that were compiled for the report, with or without an expectation."""
     MODULE = "module"
-    """Modules that were compiled elsewhere, without expectation."""
+    """Modules that were compiled elsewhere, without an expectation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,27 +157,26 @@ class CheckReport:
     targets: tuple[str, ...]
     toolchain: str
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Package name to version, of the toolchain that compiled."""
+    """Package name to version, of the toolchain."""
     is_other_toolchain: bool = False
-    """Another one compiled than ligerdiag is installed with."""
+    """The toolchain is not the one that ligerdiag is installed with."""
     seconds: float = 0.0
     interrupted: bool = False
-    """The run was ended before everything was done; `cases` says of each what was."""
+    """The run was ended early; each case says whether it was checked."""
     ended_by: Ending = Ending.INTERRUPT
     """The event that ended it, if it was interrupted."""
     notes: tuple[str, ...] = ()
-    """Notes on what was found and is no case of the report, one line each, and on how a case was read if that is in
-    question."""
+    """Notes on files that are no case of the report, and on how a case was read if that is in doubt; one line each."""
     sandbox: tuple[str, ...] = ()
-    """The accesses that the process that read untrusted files could not be denied, one line each; part of no JSON."""
+    """Accesses that could not be denied to the process that read untrusted files, one line each. JSON does not have it."""
     noun: Noun = Noun.CASE
     unused_suppressions: tuple[UnusedSuppression, ...] = ()
-    """As far as the run can tell; see docs/suppressions.md."""
+    """Those that this run can judge; see docs/suppressions.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One step of a run, told while it happens."""
+    """One step of a run, reported while it happens."""
 
     phase: str
     """`toolchain`, `discover`, `compile`, `analyse` or `replay`."""
@@ -185,7 +184,7 @@ class Progress:
     """`started` or `finished`."""
     done: int
     total: int
-    """0 when not known yet."""
+    """0 if not known yet."""
     case_id: str = ""
     target: str = ""
     cached: bool = False
@@ -198,12 +197,12 @@ type OnProgress = Callable[[Progress], None]
 
 
 MOST_FRAMES = 8
-"""Of a traceback, in a report."""
+"""Most frames of a traceback in a report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The identity of a case on one target, or of a module; the fields are those of `CaseReport`."""
+    """Identifies a case on one target, or a module; the fields are those of `CaseReport`."""
 
     id: str
     target: str
@@ -217,15 +216,15 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenOperand:
-    """A hidden write, by the operation of the program that does it."""
+    """A hidden write, identified by its operation in the program."""
 
     kernel: str
     call: int
-    """Tag of the kernel's custom call; 0 where it has none."""
+    """Tag of the kernel's custom call; 0 if it has none."""
     operand: int
-    """Of that call, 0-based."""
+    """0-based number of the operand of that call."""
     unknown: bool
-    """It may or may not be written: the kernel could not be followed."""
+    """Whether the kernel writes it is unknown, because the kernel could not be followed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,13 +235,13 @@ class Inspection:
     findings: tuple[Finding, ...]
     coverage: Coverage
     failures: tuple[RuleFailure, ...] = ()
-    """Rules that failed; the coverage names them, too."""
+    """Rules that raised; the coverage names them, too."""
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Output name to what its author wants it to depend on, as `labels` of hidden writes; empty without any."""
+    """Output name to the labels of the hidden writes that it should depend on; empty without any."""
     unlooked: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Output name to the reason why it may hold what nobody has written, which only numbers can tell."""
+    """Output name to the reason why it may hold bytes that nobody has written, which only numbers can decide."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """The neighbourhood of each hidden write, if requested."""
     view: ScheduleView | None = None
@@ -256,34 +255,34 @@ class Refusal:
     error: str
     """One line."""
     exit_code: int = 0
-    """The exit code that it asks for; 0 leaves that to the rest of the run."""
+    """Exit code for the error; 0 leaves it to the rest of the run."""
     log_tail: str = ""
-    """Last lines of the worker's log, when it died; of a traceback, for a bug of ours."""
+    """Last lines of the log of a worker that died, or of the traceback of a bug of ours."""
     is_undone: bool = False
     """The run was ended before its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One case on one target, or one module, with all that its schedule says."""
+    """One case on one target, or one module, with the analysis of its schedule."""
 
     identity: Identity
     result: Inspection | Refusal
     seconds: float = 0.0
-    """Wall time for compile (0 when cached) and analysis."""
+    """Wall time of compile (0 if cached) and analysis."""
     cached: bool = False
     """The artifact came from the cache."""
 
 
 def refuse(identity: Identity, error: LigerdiagError, seconds: float = 0.0, *, cached: bool = False) -> Judged:
-    """Returns the record of a subject that an error keeps from being analysed; the others stand."""
+    """Returns the record of a case that cannot be analysed because of an error."""
     tail = error.log_tail if isinstance(error, CompileError) else ""
     refusal = Refusal(error=str(error), exit_code=error.exit_code, log_tail=tail)
     return Judged(identity=identity, result=refusal, seconds=seconds, cached=cached)
 
 
 def refuse_for_bug(identity: Identity, fault: Exception, seconds: float = 0.0, *, cached: bool = False) -> Judged:
-    """Returns the record of a subject that a bug of ours keeps from being analysed; the others stand."""
+    """Returns the record of a case that cannot be analysed because of a bug of ours."""
     refusal = Refusal(
         error=f"ligerdiag failed on it, which is a bug: {describe_bug(fault)}",
         exit_code=LigerdiagError.exit_code,
@@ -293,5 +292,5 @@ def refuse_for_bug(identity: Identity, fault: Exception, seconds: float = 0.0, *
 
 
 def leave_undone(identity: Identity, why: str) -> Judged:
-    """Returns the record of a subject that the run did not come to."""
+    """Returns the record of a case that the run did not reach."""
     return Judged(identity=identity, result=Refusal(error=why, is_undone=True))

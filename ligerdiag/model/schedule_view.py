@@ -1,18 +1,12 @@
-"""Views of a schedule, as a reader has to see it: the neighbourhood of each hidden write, the mutated buffers in time,
-the ways to the outputs.
+"""Views of a schedule: the neighbourhoods of hidden writes, and the mutated buffers with the ways to the outputs.
 
-The neighbourhood of a hidden write: which instructions read the overwritten value, on which side of the kernel, from
-which bytes.
+A neighbourhood says which instructions read the overwritten value, on which side of the kernel and from which bytes. It
+leaves out names and ids, which differ between compiles, and keeps everything that decides a verdict: two equal
+neighbourhoods are equally right. `analysis.explain.neighbours` computes it, and `analysis.explain.drift` compares two.
 
-Names and ids are left out: they differ from one compile to the next, and nothing depends on them. A neighbourhood keeps
-what decides a verdict, so two equal neighbourhoods are equally right. `analysis.neighbours` computes it from a
-schedule, `analysis.drift` compares two.
-
-The parts of a schedule that a report shows: the mutated buffers over time, their readers, and the way to each
-output.
-
-`analysis.schedule_view` computes it from both programs, `report.html` draws it. It holds the neighbourhood of what kernels
-overwrite (a few hundred instructions at most, whatever the size of the module) and, in `text`, the whole module.
+A `ScheduleView` holds the data of the HTML report: the mutated buffers, their readers and the way to each output, a few
+hundred instructions at most, and in `text` the whole module. `analysis.explain.schedule_view` computes it from both
+programs.
 """
 
 from collections.abc import Mapping
@@ -29,18 +23,18 @@ class ReadTime(StrEnum):
     """Before the kernel runs."""
     AFTER = "after"
     ACROSS = "across"
-    """It starts before the kernel and is done after it."""
+    """Starts before the kernel and ends after it."""
 
 
 class Origin(StrEnum):
-    """The bytes that a reader reads."""
+    """Where a reader gets the value from."""
 
     VALUE = "value"
     """The overwritten bytes themselves."""
     SOURCE = "source"
-    """The value that the overwritten bytes are a copy of."""
-    NOWHERE = "nowhere"
-    """Neither: the compiler has it compute the value anew, or from what that was computed from."""
+    """The bytes that the overwritten ones are a copy of."""
+    RECOMPUTED = "nowhere"
+    """Neither: the compiler computes the value again, or uses the value that it was computed from."""
 
 
 class Fate(StrEnum):
@@ -48,26 +42,26 @@ class Fate(StrEnum):
 
     PERFORMED = "performed"
     GONE = "gone"
-    """The schedule does not hold it."""
+    """The schedule does not have it."""
     UNPLACED = "unplaced"
-    """The schedule holds it, and the place of its write is unknown."""
+    """The schedule has it, and the time of its write is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """An operation that reads the value; of a fusion, the fused operation that does."""
+    """An operation that reads the value; in a fusion, the fused operation."""
 
     opcode: str
     """XLA's name of the operation."""
     op_name: str
-    """JAX's name stack, without tags; empty where the compiler made the operation."""
+    """JAX's name stack, without tags; empty if the compiler made the operation."""
     source: SourceLine | None
     """The user's line."""
     side: ReadTime
     origin: Origin
     within: str | None = None
-    """The scheduled instruction that holds it, such as `fusion of 7 operations`; empty when it stands alone, None when that
-    was not recorded."""
+    """The scheduled instruction that contains it, such as `fusion of 7 operations`; empty if none does, None if not
+    recorded."""
 
     @property
     def primitive(self) -> str:
@@ -77,37 +71,37 @@ class Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbourhood:
-    """Everything around one operand that one kernel call overwrites."""
+    """The readers and the bytes of one operand that one kernel call overwrites."""
 
     kernel: str
     """The kernel's function name."""
     operand: int
-    """operand_number of the custom call, 0-based."""
+    """0-based number of the operand of the custom call."""
     number: int
-    """Its number among the calls with the same kernel and operand, in program order, 1-based."""
+    """1-based number among the calls with the same kernel and operand, in program order."""
     fate: Fate
     source: SourceLine | None = None
     """The user's line that calls the kernel."""
     shape: str = ""
-    """Of the operand in the schedule, such as `f32[64,32]`: what one device has of it."""
+    """Shape of the operand on one device, such as `f32[64,32]`."""
     size: int = 0
-    """Bytes that the operand takes in the buffer assignment; 0 when not known."""
+    """Bytes of the operand in the buffer assignment; 0 if unknown."""
     readers: tuple[Reader, ...] = ()
     """In the order of the schedule."""
     copied_by: tuple[str, ...] = ()
-    """Opcodes that lead from the value that was computed to the bytes that the kernel gets, such as `all-gather`."""
+    """Opcodes between the computed value and the bytes that the kernel gets, such as `all-gather`."""
     shares: tuple[str, ...] = ()
     """Other values of the neighbourhood in the same bytes, one phrase each, sorted."""
 
     @property
     def title(self) -> str:
-        """`ce_kernel` operand 0, with its number where it is not the first."""
+        """Returns such as "`ce_kernel` operand 0", with the number of the call if it is not the first."""
         return f"`{self.kernel}` operand {self.operand}" + (f", call {self.number}" if self.number > 1 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
-    """The facts of a schedule that matter for what its kernels overwrite, free of names and ids."""
+    """The verdicts and neighbourhoods of a schedule, without names and ids of instructions."""
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order."""
@@ -130,30 +124,30 @@ class AccessKind(StrEnum):
     """How an instruction accesses the bytes of a mutated buffer."""
 
     DEFINE = "define"
-    """It computes the value that the kernel overwrites later."""
+    """Computes the value that the kernel overwrites later."""
     HIDDEN_WRITE = "hidden write"
-    """The kernel overwrites it without XLA's knowledge."""
+    """Overwrites it without XLA's knowledge."""
     READ = "read"
-    """It reads the bytes, or what they are a copy of, or computes the value anew."""
+    """Reads the bytes or a copy of them, or computes the value again."""
     REUSE = "reuse"
-    """XLA puts another value into the same bytes."""
+    """Puts another value into the same bytes."""
 
 
 class ReadKind(StrEnum):
-    """The value that a read gets, compared with the value that its author means. Only READ accesses have a kind other
-    than NONE."""
+    """The version that a read gets, compared with the intended one. Only accesses of kind READ have another kind than
+    NONE."""
 
     NONE = "none"
     FRESH = "fresh"
-    """The kernel's result, as meant, and the order is forced."""
+    """The kernel's result, as intended, in a forced order."""
     ORIGINAL = "original"
-    """The bytes before the kernel's write, as meant."""
+    """The value from before the kernel's write, as intended."""
     LATENT = "latent"
-    """The value that is meant, by luck."""
+    """The intended version, by luck."""
     STALE = "stale"
-    """The bytes before the kernel's write, where its result is meant."""
+    """The value from before the kernel's write, where its result is intended."""
     CLOBBERED = "clobbered"
-    """The kernel's result, where the bytes before its write are meant."""
+    """The kernel's result, where the value from before its write is intended."""
     UNKNOWN = "unknown"
 
 
@@ -166,23 +160,22 @@ READ_KIND_ORDER = (
     ReadKind.CLOBBERED,
     ReadKind.STALE,
 )
-"""From good to bad; the worst counts where several apply."""
+"""From good to bad; of several that apply, the worst counts."""
 
 
 class Place(StrEnum):
-    """The place where a read finds the value."""
+    """Where a read finds the value."""
 
     SAME_BYTES = "same bytes"
     COPY = "copy"
     """Other bytes: those that the overwritten ones were copied, gathered or cast from, or a copy of them."""
-    COMPUTED_ANEW = "computed anew"
-    """From neither: the instruction computes the value again from what it was computed from, or the origin of the value
-    is unknown."""
+    RECOMPUTED = "computed again"
+    """Neither: the instruction computes the value again, or the origin of the value is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferAccess:
-    """One instruction and one mutated buffer."""
+    """An access of one instruction to one mutated buffer."""
 
     buffer: int
     """Index into `ScheduleView.buffers`."""
@@ -192,7 +185,7 @@ class BufferAccess:
     read: ReadKind = ReadKind.NONE
     place: Place = Place.SAME_BYTES
     outputs: tuple[str, ...] = ()
-    """Outputs of the program that this read reaches, for a wrong or lucky read: those that it makes wrong or lucky."""
+    """Outputs that the read reaches; for a wrong or lucky read, those that it makes wrong or lucky."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,21 +195,21 @@ class MutatedBuffer:
     kernel: str
     """The kernel's function name."""
     operand: int
-    """operand_number of the custom call, 0-based."""
+    """0-based number of the operand of the custom call."""
     value: str
-    """Name of the instruction whose value is overwritten, with its `%`, and its ShapeIndex in braces where it has one."""
+    """Name of the instruction whose value is overwritten, with its `%`, and with a ShapeIndex in braces if it has one."""
     shape: str
-    """Such as `f32[64,32]`: what one device has of it."""
+    """Shape on one device, such as `f32[64,32]`."""
     size: int
-    """Bytes; 0 when not known."""
+    """In bytes; 0 if unknown."""
     allocation: int | None
-    """BufferAllocation index; None where there is no buffer assignment."""
+    """Index of the BufferAllocation; None without a buffer assignment."""
     offset: int
     """Bytes from the start of the allocation."""
     is_performed: bool
-    """The schedule holds the call, and the place of its write is known."""
+    """The schedule has the call, and the time of its write is known."""
     unknown: bool
-    """Whether it could not be determined if the kernel writes it."""
+    """Whether the kernel writes it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,52 +225,53 @@ class ScheduleStep:
     text: str
     """The instruction as a line of HLO text, without metadata and backend config."""
     fused: tuple[str, ...] = ()
-    """Lines of the fused computation, where it is a fusion."""
+    """Lines of the fused computation, if it is a fusion."""
     start: int
-    """LogicalTime, in instructions of the whole schedule, 0-based; inside of a loop, that of its first iteration. Of a
-    `while`, that of the first instruction that it runs."""
+    """0-based LogicalTime in instructions of the whole schedule; in a loop, that of the first iteration. For a `while`,
+    that of the first instruction that it runs."""
     end: int
-    """LogicalTime when it is done: that of the `-done` of an asynchronous operation, of a `while` its own, else `start`."""
+    """LogicalTime of its end: for an asynchronous operation that of its `-done`, for a `while` its own, else `start`."""
     lane: Lane = Lane.COMPUTE
     loops: tuple[int, ...] = ()
-    """Ids of the `while` instructions around it, outermost first; each of them is a step, too."""
+    """Ids of the `while` instructions around it, outermost first; each is a step as well."""
     op_name: str = ""
     """JAX's name stack, without tags."""
     source: SourceLine | None = None
     """The user's line."""
     operands: tuple[int, ...] = ()
-    """Ids of steps whose values it uses; of a `while`, what it is given and what its body returns. A step of the body that
-    uses what the loop carries has the `while` as an operand."""
+    """Ids of the steps whose values it uses; for a `while`, those of its operand and of the result of its body. A step
+    of the body that uses a loop-carried value has the `while` as an operand."""
     is_kernel: bool = False
     """A custom call that overwrites an operand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingEdge:
-    """A way from a kernel to a reader that the author means and that the schedule does not have."""
+    """An edge of the program from a kernel to a reader that the schedule lacks."""
 
     buffer: int
     kernel: int
     """Id of the step that overwrites."""
     reader: int
-    """Id of the step that reads something else instead."""
+    """Id of the step that reads another version instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputView:
-    """How one output of the program is computed."""
+    """The way to one output of the program."""
 
     name: str
     verdict: Verdict
     path: tuple[int, ...] = ()
-    """Ids of steps from a kernel, or from the wrong reader, to the output's value, in order; the dataflow that there is.
+    """Ids of the steps from a kernel, or from the wrong reader, to the value of the output, in the order of the
+    dataflow.
 
-    Each is an operand of the next, or it is a kernel and the next reads what it overwrites. A `while` may be there more than
-    once: where the way leads into the loop, from one iteration to the next, and out of it.
+    Each is an operand of the next, or a kernel whose overwritten operand the next one reads. A `while` may occur
+    several times: where the way enters the loop, continues in the next iteration, and leaves the loop.
     """
     missing: tuple[MissingEdge, ...] = ()
     sentence: str = ""
-    """One line for readers new to HLO: the values that this output is computed from, and what is wrong with them."""
+    """One line without HLO: the values that the output is computed from, and what is wrong with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,22 +280,22 @@ class ScheduleView:
 
     module: str
     instructions: int
-    """Of the whole module, fused ones included."""
+    """Number of instructions of the whole module, fused ones included."""
     length: int
-    """LogicalTimes of the whole schedule."""
+    """Number of LogicalTimes of the schedule."""
     buffers: tuple[MutatedBuffer, ...] = ()
     """One for each hidden write, in program order."""
     accesses: tuple[BufferAccess, ...] = ()
     """In the order of their steps."""
     steps: tuple[ScheduleStep, ...] = ()
-    """The neighbourhood, by LogicalTime of their start, what contains others before these."""
+    """The instructions of the neighbourhoods, by the LogicalTime of their start; a loop precedes its body."""
     outputs: tuple[OutputView, ...] = ()
     """In the program's order."""
     omitted: int = 0
-    """Scheduled instructions that compute something and are no steps of this view."""
+    """Number of scheduled instructions that compute something and are no steps of the view."""
     text: tuple[str, ...] = ()
-    """The whole optimized module as lines of HLO text (without metadata), computation by computation, in schedule order."""
+    """Lines of HLO text of the optimized module, without metadata: computation by computation, in schedule order."""
     anchors: tuple[tuple[int, int], ...] = ()
     """(instruction id, index into `text`) of every step."""
     notes: tuple[str, ...] = ()
-    """What this view leaves out or cannot show, one line each."""
+    """Limits of the view, one line each."""

@@ -1,14 +1,12 @@
-"""For pytest: the fixture `schedule`, which checks a function in one line of a test, and a marker for cases.
+"""The pytest plugin: the fixture `schedule`, which checks a function in one line of a test, and a marker for cases.
 
-Every run of pytest in an environment with ligerdiag loads this file: whatever costs time is imported when it is needed.
+Every run of pytest in an environment with ligerdiag loads this file, so it imports everything slow only when that is
+needed.
 
-Hides a log of JAX in a test's own process that has nothing to do with the test.
-
-1. ligerdiag brings the CUDA plugin of JAX and no CUDA libraries: it compiles without a GPU. Where a test makes an array, JAX
-   tries that plugin, misses cuDNN, logs an error with its traceback, and goes on with the CPU.
-2. pytest shows that log beside each failing test. It is left out only on machines without an NVIDIA GPU: with one, it
-   says why JAX does not use it.
-3. `LIGERDIAG_DEBUG` keeps it.
+It also hides a harmless log of JAX. ligerdiag brings the CUDA plugin of JAX without CUDA libraries, because it compiles
+without a GPU. If a test makes an array, JAX tries that plugin, misses cuDNN, logs an error with a traceback, and uses
+the CPU. pytest would show that log with each failing test. On machines with an NVIDIA GPU the log stays, because there
+it says why JAX does not use the GPU; `LIGERDIAG_DEBUG` keeps it everywhere.
 """
 
 import logging
@@ -29,13 +27,13 @@ _HARMLESS = re.compile(r"Unable to load (cu\w+|CUPTI|NVSHMEM|NCCL)\b", re.IGNORE
 
 
 def keep_record(record: logging.LogRecord) -> bool:
-    """Returns whether the record says more than that JAX finds no CUDA library; see 1."""
+    """Returns whether the record says more than that JAX finds no CUDA library."""
     error = record.exc_info[1] if record.exc_info else None
     return not (record.getMessage().startswith("Jax plugin configuration error") and _HARMLESS.search(str(error)))
 
 
 def hide_harmless_logs() -> None:
-    """Leaves such records out of what this process logs, where there is no NVIDIA GPU; see 2 and 3."""
+    """Removes such records from the logs of this process, on machines without an NVIDIA GPU."""
     if not os.environ.get("LIGERDIAG_DEBUG") and not any(device.exists() for device in _DEVICES):
         logging.getLogger(LOGGER).addFilter(keep_record)
 
@@ -43,14 +41,14 @@ def hide_harmless_logs() -> None:
 __all__ = ["pytest_addoption", "pytest_configure", "pytest_generate_tests", "schedule"]
 
 _MARKERS = (
-    "schedule(target='h100', replay=True, ...): what `schedule.check` takes in this test where it is not told otherwise",
+    "schedule(target='h100', replay=True, ...): default options of `schedule.check` in this test",
     "ligerdiag_cases(*selectors): run the test once for each of these cases, as its argument `case`;"
     " selectors as of `ligerdiag check`, from the root directory",
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the command line, and the same in the configuration file."""
+    """Adds the options of the command line, and the same in the configuration file."""
     group = parser.getgroup("ligerdiag", "schedules of JAX programs (ligerdiag)")
     cache = "where artifacts are kept; by default LIGERDIAG_CACHE_DIR, else the user's cache"
     target = (
@@ -77,16 +75,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the markers, and keeps what JAX says of missing CUDA libraries out of failing tests."""
-    from ligerdiag.pytest_plugin import hide_harmless_logs
-
+    """Registers the markers and hides harmless logs of JAX."""
     hide_harmless_logs()
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    """One test for each case of the marker `ligerdiag_cases`."""
+    """Makes one test for each case of the marker `ligerdiag_cases`."""
     markers = list(metafunc.definition.iter_markers("ligerdiag_cases"))
     if markers:
         from ligerdiag.pytest_plugin.settings import parametrize_cases

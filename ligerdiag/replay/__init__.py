@@ -1,1 +1,1 @@
-"""Runs HLO on numbers, on the CPU: the program as written, and the schedule on its own bytes."""
+"""Replay: runs the program as written and its schedule on numbers, on the CPU, and compares their outputs."""

@@ -11,7 +11,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.errors import InputError, LigerdiagError, describe_bug
 from ligerdiag.model.findings import Finding, RuleFailure
 from ligerdiag.rules import programs, schedules
-from ligerdiag.rules.rule import Measured, Rule, Settled
+from ligerdiag.rules.rule import DecidedBy, Measured, Rule, RuleKind
 from ligerdiag.text import join_words
 
 _FILE = re.compile(r"ld\d{3}_\w+")
@@ -54,6 +54,11 @@ def get_rule(id_or_name: str) -> Rule:
         raise InputError(f"no rule `{id_or_name}`, did you mean {hint}")
     known = ", ".join(f"{rule.id} {rule.name}" for rule in RULES)
     raise InputError(f"no rule `{id_or_name}`; known: {known}")
+
+
+def list_ids(*kinds: RuleKind) -> frozenset[str]:
+    """Returns the ids of the rules of these kinds."""
+    return frozenset(rule.id for rule in RULES if rule.kind in kinds)
 
 
 def _find_near(wanted: str) -> tuple[Rule, ...]:
@@ -107,10 +112,10 @@ def _ask_all(ask: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
     return Answers(findings=tuple(findings), failures=tuple(failures))
 
 
-def find_unsettled(*, replayed: bool, ran: bool) -> frozenset[str]:
+def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
     """Returns the ids of the rules that lack evidence: without a replay, without a run on a device.
 
-    Nor is a drift ever settled: no case can expect one, and what allows one may be needed with the next baseline.
+    A drift is never decided: no case can expect one, and a suppression of one may be needed with the next baseline.
     """
-    missing = {Settled.BY_REPLAY: not replayed, Settled.BY_DEVICE: not ran, Settled.BY_BASELINE: True}
-    return frozenset(rule.id for rule in RULES if missing.get(rule.settled, False))
+    missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran, DecidedBy.BASELINE: True}
+    return frozenset(rule.id for rule in RULES if missing.get(rule.decided_by, False))

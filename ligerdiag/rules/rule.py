@@ -59,13 +59,13 @@ def render_difference(name: str, error: float, other: str, tolerance: float) -> 
     return f"`{name}` differs by {error:.1e} from {other}, rounding explains {tolerance:.1e}"
 
 
-class Settled(Enum):
-    """The evidence that decides whether a rule fires."""
+class DecidedBy(Enum):
+    """The evidence that decides whether a rule has findings."""
 
-    STATICALLY = "statically"
-    BY_REPLAY = "by replay"
-    BY_DEVICE = "by device"
-    BY_BASELINE = "by baseline"
+    SCHEDULE = "schedule"
+    REPLAY = "replay"
+    DEVICE = "device"
+    BASELINE = "baseline"
 
 
 class Party(StrEnum):
@@ -76,6 +76,36 @@ class Party(StrEnum):
     XLA = "XLA"
     KERNEL = "kernel"
     OURS = "ligerdiag"
+
+
+class RuleKind(StrEnum):
+    """The kind of hazard that a rule finds, for code that treats one kind unlike the others."""
+
+    EARLY_READ = "early read"
+    """A read that misses a hidden write: it reads the same bytes before the kernel runs."""
+    COPY_READ = "read of a copy"
+    """A read that misses a hidden write: it reads other bytes, or computes the value anew."""
+    LATE_READ = "late read"
+    """A read that sees a hidden write, and needs the value from before it."""
+    LUCKY_READ = "lucky read"
+    """A read that gets the intended version, though nothing orders it with the write."""
+    HIDDEN_WRITE = "hidden write"
+    """The hidden write itself, without which there is none of these reads."""
+    RACE = "race"
+    """Accesses to the same bytes at the same time: the device may compute either value."""
+    TRIED_IN_PLACE = "tried in place"
+    """A launcher tries a kernel on bytes that nobody restores: no output of the program's first run on a device counts."""
+    SHARED_BYTES = "shared bytes"
+    """Two values that XLA keeps in the same bytes: the one that is left may be the right one."""
+    CHANGED_BY_JAX = "changed by JAX"
+    """A difference between the program as written and the one that JAX gives to XLA."""
+    ROUNDING = "rounding"
+    """A value that is read through an addition and a subtraction, which costs precision."""
+    REFERENCE = "reference"
+    """A program that differs from the case's reference in program order already."""
+    DRIFT = "drift"
+    """A difference from a recorded baseline."""
+    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +160,18 @@ class Rule:
     """The reports behind the rule, each as near as it could be rebuilt."""
     measure: Callable[[Measured], Iterable[Finding]] | None = None
     """The rule's findings once there are numbers: all of them, those of `check` included that stay. None: `check` stands."""
-    settled: Settled = Settled.STATICALLY
+    decided_by: DecidedBy = DecidedBy.SCHEDULE
     explains: Verdict | None = None
     """The verdict that its findings give the reasons of: every output with that verdict has a finding of such a rule, unless
     the analysis does not know why."""
     party: Party = Party.NOBODY
     """Whose mistake it reports, if schedule and numbers may differ by it about the outputs that a finding reaches (see
-    `judgement.difference`)."""
+    `report.disagreement_causes`)."""
+    kind: RuleKind = RuleKind.OTHER
+    leaves_undefined: bool = False
+    """No program defines the outputs that a finding reaches, whatever the schedule: they hold bytes that nobody has
+    written, depend on the order of a grid's programs, come from one Ref that should hold two values, or may need what a
+    kernel writes whose call JAX dropped while it traced the program."""
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:
@@ -288,7 +323,7 @@ def report_read(
 
 def _soften(found: Finding, special: Special, rule: Rule) -> Finding:
     """Returns a warning about a wrong read that only asks for special values."""
-    if special is Special.NOTHING or not found.outputs or rule.explains not in (Verdict.STALE, Verdict.CLOBBERED):
+    if special is Special.NOTHING or not found.outputs or rule.explains is None or not rule.explains.is_wrong:
         return found
     value = f"the value from before `{found.kernel}` overwrites operand {found.operand}"
     if rule.explains is Verdict.CLOBBERED:

@@ -40,7 +40,7 @@ from ligerdiag.sandbox.seccomp import deny_calls
 from ligerdiag.untrusted_files import SANDBOX_FILE_BYTES, SANDBOX_OPEN_FILES, SANDBOX_SPARE_SECONDS
 
 SHARED_TEMPLATES = "LIGERDIAG_TEMPLATES"
-"""Environment variable, see `workers.shared_templates`."""
+"""Environment variable, see `workers.template_server`."""
 _OOM_SCORE = "800"
 
 

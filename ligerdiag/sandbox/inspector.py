@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.dumps.content import compute_seconds
 from ligerdiag.dumps.find import ModuleFiles

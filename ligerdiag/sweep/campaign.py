@@ -1,7 +1,7 @@
-"""A sweep: plans it, has done what the store does not have, and says of each cell of the matrix what is known.
+"""Runs a sweep: plans its tasks, does those that the store has no result of, and returns the result of every cell.
 
-An interrupted sweep loses nothing: what is in the store is not done again. What could not be done, as a worker was lost or
-unfit, is in no store; the next sweep tries it again.
+An interrupted sweep loses nothing: a task whose result is in the store is not done again. A task whose worker was lost
+or unfit leaves no result, so the next sweep tries it again.
 """
 
 import time
@@ -29,9 +29,9 @@ from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.report import OnProgress, Progress, Status
 from ligerdiag.sweep.cluster import open_cluster, run_tasks
 from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, load_grid, locate_files, plan_sweep
-from ligerdiag.sweep.store import ResultStore, StoredResult, resolve_place
+from ligerdiag.sweep.result_store import ResultStore, StoredResult, resolve_place
 from ligerdiag.sweep.task import find_case, is_of, run_task
-from ligerdiag.workers.shared_templates import keep_templates
+from ligerdiag.workers.template_server import keep_templates
 
 UNDONE = "the sweep was ended before its turn"
 PAGE_LETTERS = 16
@@ -44,88 +44,89 @@ class SweepOptions:
 
     grid: Path
     store: str
-    """A folder, from the current one, or a URL."""
+    """A folder, relative to the current one, or a URL."""
     scheduler: str | None = None
-    """Address of a Dask scheduler; None starts workers here."""
+    """Address of a Dask scheduler; None starts workers on this machine."""
     jobs: int | None = None
-    """Workers that are started here; None means one a core."""
+    """Workers on this machine; None means one a core."""
     refresh: bool = False
-    """Do everything again."""
+    """Do every task again."""
     retry: bool = False
-    """Do again what could not be analysed."""
+    """Do tasks again whose cases could not be analysed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRow:
-    """One cell of the matrix: what is known of a case in a column."""
+    """One cell of the matrix: the result of a case in a column."""
 
     case: str
     source: str
     target: str
     toolchain: str
     flags: str
-    """Name of the set."""
+    """Name of the set of flags."""
     xla_flags: str
     sizes: str
-    """Name of the set."""
+    """Name of the set of sizes."""
     given_sizes: str
-    """Those of them that its file asks for, as JSON; empty without any."""
+    """The sizes that the case's file asks for, as JSON; empty without any."""
     status: Status
     verdict: str
-    """The worst of its outputs; empty where nothing is known."""
+    """The worst verdict of its outputs; empty without a result."""
     outputs: Mapping[str, str]
     """Name to verdict."""
     rules: tuple[str, ...]
-    """Ids of those with a finding, allowed or not."""
+    """Ids of the rules with a finding, allowed or not."""
     replay: str
     """State of the replay; empty without one."""
     disagreements: int
     error: str
     """One line."""
     seconds: float
-    """To compile and analyse; 0 where the cache had it."""
+    """To compile and analyse; 0 for a cached result."""
     exit_code: int | None
-    """That `check` ended with; None where the case was not checked."""
+    """Of the `check`; None for a case that was not checked."""
     key: str
 
     @property
     def column(self) -> SweepColumn:
-        """Returns the names of the grid that it is for."""
+        """The column of the grid."""
         return SweepColumn(toolchain=self.toolchain, target=self.target, flags=self.flags, sizes=self.sizes)
 
 
 @dataclass(slots=True, kw_only=True)
 class SweepReport:
-    """What is known at the end."""
+    """The results of a sweep."""
 
     columns: tuple[SweepColumn, ...] = ()
     rows: tuple[SweepRow, ...] = ()
-    """By case, and for each by column."""
+    """Ordered by case, then by column."""
     reports: dict[SweepColumn, list[Json]] = field(default_factory=dict[SweepColumn, list[Json]])
-    """The reports that `check` gave, of each column in the order of its rows."""
+    """The reports of `check` for each column, in the order of its rows."""
     broken: tuple[tuple[str, LigerdiagError], ...] = ()
     """Files whose cases cannot be found."""
     pages: dict[str, str] = field(default_factory=dict[str, str])
-    """Key to the name of its page, where it has one."""
+    """Key of a task to the name of its page, if it has one."""
     ran: int = 0
     """Tasks that this run did."""
     found: int = 0
-    """Tasks whose results were there."""
+    """Tasks whose results were in the store."""
     failed: dict[str, LigerdiagError] = field(default_factory=dict[str, LigerdiagError])
-    """Key to the reason why a task has no result."""
+    """Key of a task without a result to the reason."""
     seconds: float = 0.0
     ended_by: Ending | None = None
-    """None: everything was done."""
+    """None if every task was done."""
 
 
 type KeepPage = Callable[[str, StoredResult, str], bool]
-"""Makes the page of that name, of that result and that case, unless it is there; returns whether there is one."""
+"""Makes the page of that name from the result of a case, unless it exists; returns whether it exists."""
 
 
 def run_sweep(options: SweepOptions, tell: OnProgress, keep_page: KeepPage | None = None) -> SweepReport:
-    """Does what the store does not have yet; returns what is known of every cell. Hands out results that have pages.
+    """Does the tasks that the store has no result of; returns the results of every cell.
 
-    Raises InputError for a grid, a store or a scheduler that cannot be used, and as `check` does for its cases.
+    keep_page: called for results that get a page. Raises InputError for a grid, a store or a scheduler that cannot be
+    used, and as `check` does for the cases.
     """
     grid, place = load_grid(options.grid), resolve_place(options.store, Path.cwd())
     store, cache, started, report = ResultStore(place), Cache(), time.perf_counter(), SweepReport()
@@ -151,7 +152,7 @@ def run_sweep(options: SweepOptions, tell: OnProgress, keep_page: KeepPage | Non
 def _find_missing(
     tasks: Mapping[str, SweepTask], store: ResultStore, cache: Cache, options: SweepOptions
 ) -> list[tuple[SweepTask, bool]]:
-    """Returns the tasks to do, with whether they have a result that is not wanted."""
+    """Returns the tasks to do, each with whether the store has a result of it that does not count."""
     there = store.list_keys()
     missing: list[tuple[SweepTask, bool]] = []
     for key, task in tasks.items():
@@ -167,7 +168,7 @@ def _holds(result: StoredResult, task: SweepTask, cache: Cache) -> bool:
 
 
 def _find_status(result: StoredResult, task: SweepTask) -> Status | None:
-    """Returns what `check` said of the case; None where the result is no report of it."""
+    """Returns the status of the case in the result; None if the result is not a report of it."""
     try:
         return make_row(result.report, task, SweepColumn(toolchain="", target="", flags="")).status
     except (FieldError, IndexError):
@@ -194,14 +195,14 @@ def _run(
 
 
 def _keep_page(result: StoredResult, task: SweepTask, report: SweepReport, keep_page: KeepPage | None) -> None:
-    """A page is called by its key and what it is made of: one that is there need not be made again."""
+    """Makes the page of a result. Its name has the key and a digest of the data, so an existing page is up to date."""
     name = f"{task.key[:PAGE_LETTERS]}-{sha256(result.data).hexdigest()[:PAGE_LETTERS]}.html"
     if result.data and keep_page is not None and keep_page(name, result, task.case_id):
         report.pages[task.key] = name
 
 
 def describe_rate(done: int, total: int, seconds: float, failed: int = 0) -> str:
-    """Returns the rate, and the time that is left at that: `1.5 a second, 12 min left`."""
+    """Returns the rate and the time left at that rate, such as `1.5 a second, 12 min left`."""
     rate = done / max(seconds, 1e-9)
     left = (total - done) / rate
     size, unit = next(((n, u) for n, u in ((3600, "h"), (60, "min")) if left >= 2 * n), (1, "s"))
@@ -232,7 +233,7 @@ def _list_rows(
 
 
 def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
-    """Returns what the report says of the task's case; FieldError where it is no report of `check`."""
+    """Returns the result of the task's case in the report. Raises FieldError unless it is a report of `check`."""
     case = find_case(report, task.case_id)
     outputs = {name: read_word(Verdict, read_object(case, "outputs"), name) for name in read_object(case, "outputs")}
     replay, worst = case.get("replay"), max(outputs.values(), key=VERDICT_ORDER.index, default=None)

@@ -1,13 +1,15 @@
-"""The workers of a sweep, which are Dask's: processes of this machine, or those of a scheduler that is there.
+"""Workers of a sweep, which are Dask's: processes of this machine, or those of a scheduler that runs already.
 
-1. Without an address, a cluster of this machine begins and ends with the sweep, one worker a core. Its connections are
-   encrypted and need its key, which nobody else has: whoever reaches a worker may run anything on it.
-2. A worker that is lost costs nothing but time: others do its tasks. A task is given up when it has lost its worker, or its
-   process, `ATTEMPTS` times. Another task may have ended the worker, so the last attempt is made with no other task beside
-   it. At a scheduler that was there before, each attempt may cost as many workers as its setting `allowed-failures` says.
-3. A worker may say which toolchains it has, as resources of Dask's: `dask worker --resources ligerdiag-seed=1`. Where one
-   says so of a toolchain, its tasks go to those that do. A toolchain that no worker names is made by whoever needs it.
-4. The workers of this machine share the processes that have imported JAX (see `workers.shared_templates`).
+Without an address, a cluster of this machine starts and ends with the sweep, one worker a core. Its connections are
+encrypted with a key that nobody else has, because whoever reaches a worker can run anything on it. Its workers share
+the processes that have imported JAX (`workers.template_server`).
+
+Losing a worker costs only time: others do its tasks. A task is given up after it has lost its worker or its process
+`ATTEMPTS` times. Another task may have ended the worker, so the last attempt runs alone. At a scheduler that ran
+before, each attempt may cost as many workers as its setting `allowed-failures`.
+
+A worker can say which toolchains it has, as Dask resources: `dask worker --resources ligerdiag-seed=1`. If any worker
+names a toolchain, its tasks go to the workers that do; otherwise each worker makes the toolchain when it needs it.
 """
 
 import logging
@@ -23,39 +25,39 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Protocol
 
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
 
 ATTEMPTS = 3
 NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
-"""Modules of the extra."""
+"""Modules of the extra `sweep`."""
 RESOURCE = "ligerdiag-"
-"""In front of a toolchain's name; see 3."""
+"""Prefix of the name of a Dask resource that says which toolchain a worker has."""
 _WINDOW = 1000
-"""Tasks that the scheduler knows at a time."""
+"""Tasks that the scheduler has at a time."""
 _CONNECT_SECONDS = 20
 _QUIET: dict[str, object] = {
     "distributed.scheduler.allowed-failures": 0,
-    "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",  # else a worker imports what lies in the current folder
+    "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",  # otherwise a worker imports files of the current folder
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
-    "distributed.admin.tick.limit": "1h",  # a machine that is busy is not worth a line
+    "distributed.admin.tick.limit": "1h",  # a busy machine is not worth a line
     "distributed.comm.timeouts.connect": f"{_CONNECT_SECONDS}s",
     "logging": {"distributed": "critical"},
 }
 
 
 class Task(Protocol):
-    """What a worker is given: plain data."""
+    """The argument of a worker's function: plain data."""
 
     @property
     def key(self) -> str:
-        """No other task has it."""
+        """Unique among the tasks."""
         ...
 
     @property
     def toolchain(self) -> str:
-        """The one that it needs; see 3."""
+        """Name of the toolchain that it needs."""
         ...
 
 
@@ -64,14 +66,14 @@ class LostWorker(LigerdiagError):
 
 
 class LostScheduler(LigerdiagError):
-    """The scheduler ended, or cannot be reached any more."""
+    """The scheduler ended, or can no longer be reached."""
 
     def __init__(self) -> None:
-        super().__init__("the scheduler lost the task: start the sweep again, and it goes on")
+        super().__init__("the scheduler lost the task: start the sweep again to continue")
 
 
 def require_extra() -> None:
-    """Raises InputError where a package that a sweep needs is not installed."""
+    """Raises InputError if a package that a sweep needs is not installed."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise InputError(f"a sweep needs {', '.join(missing)}: pip install 'ligerdiag[sweep]'")
@@ -81,7 +83,7 @@ def require_extra() -> None:
 def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
     """Yields a `distributed.Client`. address: of a scheduler; None for workers of this machine, one a core by default.
 
-    Raises InputError where there is no scheduler at the address.
+    Raises InputError if there is no scheduler at the address.
     """
     dask, distributed = _import("dask"), _import("distributed")
     with dask.config.set(_QUIET):
@@ -101,10 +103,10 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
 
 @contextmanager
 def _start_workers(distributed: Any, count: int, folder: Path) -> Generator[Any]:
-    """Yields a `distributed.LocalCluster`, without pages of its own and without bounds on memory: tasks are processes.
+    """Yields a `distributed.LocalCluster` without a dashboard and without bounds on memory, as tasks are processes.
 
-    They start in a thread that has Ctrl-C blocked. What that thread starts has it blocked, too: in a terminal Ctrl-C ends
-    this process alone, which ends its workers. A sweep that is ended during the start waits for it, and then ends them.
+    The workers start in a thread that blocks Ctrl-C, which they inherit: in a terminal, Ctrl-C ends this process alone,
+    which ends its workers. A sweep that is ended during the start waits for the start, and then ends the workers.
     """
 
     def start() -> Any:
@@ -150,9 +152,9 @@ def _connect(distributed: Any, address: str) -> Generator[Any]:
 def run_tasks[Given: Task, Words](
     client: Any, do: Callable[[Given, Words], Any], tasks: Sequence[tuple[Given, Words]]
 ) -> Iterator[tuple[Given, Any]]:
-    """Yields each task when it is done, with what `do` returns for it there, or with the reason why it has no result.
+    """Yields each task when it is done, with the result of `do` on a worker, or with the error that it has instead.
 
-    do: found by name, so a function of a module. Closing the iterator ends the tasks.
+    do: a function of a module, as workers find it by name. Closing the iterator ends the tasks.
     """
     for attempt in range(1, ATTEMPTS + 1):
         is_last, lost = attempt == ATTEMPTS, list[tuple[Given, Words]]()
@@ -171,7 +173,7 @@ def _run_round[Given: Task, Words](
     attempt: int,
     window: int,
 ) -> Iterator[tuple[Given, Words, Any]]:
-    """window: tasks that the scheduler knows at a time."""
+    """Runs each task once. window: tasks that the scheduler has at a time."""
     distributed, waiting = _import("distributed"), iter(tasks)
     try:
         named = find_resources(client)
@@ -203,7 +205,7 @@ def _run_round[Given: Task, Words](
 
 
 def find_resources(client: Any) -> frozenset[str]:
-    """Returns the names of the toolchains' resources that workers say they have. Raises LostScheduler."""
+    """Returns the names of the resources that say which toolchains workers have. Raises LostScheduler."""
     known = client.scheduler_info(n_workers=-1)
     if client.status != "running" or "workers" not in known:
         raise LostScheduler

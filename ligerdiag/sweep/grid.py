@@ -1,6 +1,6 @@
 """The grid of a sweep: from a TOML file to tasks, each with a key.
 
-    selectors = ["cases/saved_residual.py"]    as of `ligerdiag check`, from the folder of the grid file; default: all cases
+    selectors = ["cases/saved_residual.py"]    as for `ligerdiag check`, from the grid's folder; default: all cases
     targets = ["a100", "h100"]                 default: h100
     toolchains = ["default", "seed"]           default: default
     replay = true                              whether each schedule is replayed on numbers
@@ -15,14 +15,13 @@
     small = {}
     large = { tokens = 8192 }                  what `ligerdiag.size("tokens", 512)` returns in the files of cases
 
-1. A task is one case for one target, by one toolchain, with one set of flags and one of sizes.
-2. Its key is the sha256 of all that decides its result and is known before it runs: ligerdiag's source, the project's
-   `[tool.ligerdiag]`, the files that the import of the case reads, the case's id, the description of the target, the
-   versions of the toolchain, the flags, the sizes that its file asks for, the variables that XLA and JAX read, and how it
-   is checked. The names of the sets are not in it.
-3. What a case imports only while it is traced is known afterwards: a result names these files, too, and holds as long as
-   they are the same (see `store`).
-4. The cases are found for each set of sizes by itself: their ids, and which there are, may depend on it.
+A task is one case for one target, by one toolchain, with one set of flags and one of sizes. Its key is the sha256 of
+everything that decides its result and is known before it runs: ligerdiag's source, the project's `[tool.ligerdiag]`,
+the files that the import of the case reads, the case's id, the description of the target, the versions of the
+toolchain, the flags, the sizes that the case's file asks for, the variables that XLA and JAX read, and the options of
+the check. The names of the sets are not part of the key. The files that a case imports only while it is traced are
+known afterwards: a result names them, too, and holds as long as they do not change (`result_store`). The cases are
+found once for each set of sizes, on which they may depend.
 """
 
 import json
@@ -36,8 +35,7 @@ from functools import cache as remember
 from hashlib import sha256
 from pathlib import Path
 
-from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import hold_key
+from ligerdiag.artifacts.cache import Cache, hold_key
 from ligerdiag.codec import FieldError, Json, as_int, encode_record, read_bool, read_float, read_object, read_strs
 from ligerdiag.compile.service import compute_sources_sha256, discover_cases, find_import_dependencies
 from ligerdiag.config import load_config, require_known
@@ -45,12 +43,13 @@ from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.case import SIZES, read_sizes
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import Progress
-from ligerdiag.toolchains.catalogue import DEFAULT, find_spec, load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.toolchains.toolchain import compute_important_environment, current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec
 from ligerdiag.workers.pool import Pool
 
 FORMAT = 3
-"""Of a result in the store; part of each key."""
+"""Version of the form of stored results; part of each key."""
 MAXIMUM_BYTES = 1 << 20
 _KEYS = ("selectors", "targets", "toolchains", "replay", "timeout", "pages", "flags", "sizes")
 _FLAG = re.compile(r"--xla_\w+(=\S+)?")
@@ -60,15 +59,15 @@ _NO_SIZES: Mapping[str, Mapping[str, int]] = {DEFAULT: {}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepGrid:
-    """A grid file, as it was read."""
+    """The contents of a grid file."""
 
     folder: Path
-    """Absolute; the tasks run there."""
+    """Absolute path; the tasks run there."""
     selectors: tuple[str, ...] = ()
     targets: tuple[str, ...] = ("h100",)
     toolchains: tuple[str, ...] = (DEFAULT,)
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(_NO_FLAGS))
-    """Name of a set to its flags, as XLA_FLAGS has them."""
+    """Name of a set to its flags, in the form of XLA_FLAGS."""
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: dict(_NO_SIZES))
     """Name of a set to its sizes."""
     replay: bool = True
@@ -79,7 +78,7 @@ class SweepGrid:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SweepColumn:
-    """One way to compile: names of the grid."""
+    """One way to compile, by names of the grid."""
 
     toolchain: str
     target: str
@@ -88,52 +87,53 @@ class SweepColumn:
 
     @property
     def name(self) -> str:
-        """Returns its names in one line; a sweep without sets of sizes has none to tell apart."""
+        """The names in one line, without that of the default sizes."""
         names = (self.toolchain, self.target, self.flags, *([] if self.sizes == DEFAULT else [self.sizes]))
         return " ".join(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepTask:
-    """All that a worker needs to know, plain data."""
+    """Everything that a worker needs, as plain data."""
 
     key: str
     case_id: str
     source: Source
     folder: str
     target: str
-    """Name, or absolute path of a description."""
+    """Name of a target, or absolute path of a target description."""
     toolchain: str
     environment: Mapping[str, str]
-    """The variables that can change what is compiled, flags and sizes among them; a worker has no others."""
+    """The variables that can change a compile, including flags and sizes; a worker sets no others."""
     dependencies: Mapping[str, str]
-    """Files, from the source's root, to their sha256: a worker with other files must not answer."""
+    """Files, relative to the source's root, to their sha256: a worker with other files must not answer."""
     fingerprint: str
-    """sha256 of the ligerdiag that asks, and of the versions of the toolchain."""
+    """sha256 of the client's ligerdiag and of the versions of the toolchain."""
     replay: bool
     timeout: float
     pages: bool = False
 
     @property
     def selector(self) -> str:
-        """Returns the selector that chooses the case; of a module it chooses the others of that name, too."""
+        """The selector of the case; in a module it also selects the other cases of that name."""
         return f"{self.source.file}::{self.case_id}" if self.source.file else self.source.module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlan:
-    """What is to be done: each cell of the matrix has a task; cells that differ in names only share one."""
+    """The tasks of a sweep: one for each cell of the matrix; cells that differ only in names share one."""
 
     columns: tuple[SweepColumn, ...]
     cases: tuple[CaseSpec, ...]
     cells: Mapping[tuple[Source, str, SweepColumn], SweepTask]
-    """By source, case and column, in the order of the matrix; no cell where the sizes of the column give no such case."""
+    """By source, case id and column, in the order of the matrix. A cell is missing if the column's sizes give no such
+    case."""
     broken: tuple[tuple[Source, LigerdiagError], ...]
     """Files whose cases cannot be found."""
 
 
 def load_grid(path: Path) -> SweepGrid:
-    """Returns the grid in the file. Raises InputError, in one line with file and key, for what is not as above."""
+    """Parses a grid file. Raises InputError, in one line with file and key, for a wrong key or value."""
     try:
         if path.stat().st_size > MAXIMUM_BYTES:
             raise InputError(f"`{path}` is too large for a grid (more than {MAXIMUM_BYTES} bytes)")
@@ -193,9 +193,10 @@ def _read_set(fields: Json, name: str) -> dict[str, int]:
 
 
 def plan_sweep(grid: SweepGrid, cache: Cache, tell: Callable[[Progress], None]) -> SweepPlan:
-    """Finds the cases, once, with the toolchain that ligerdiag is installed with, and returns the tasks.
+    """Finds the cases with the default toolchain, and returns the tasks.
 
-    Raises InputError as `check` does: for a selector that means nothing, an unknown target or toolchain.
+    Raises InputError as `check` does, for example for a selector that matches nothing, or an unknown target or
+    toolchain.
     """
     columns = tuple(
         SweepColumn(toolchain=toolchain, target=load_target(target).name, flags=flags, sizes=sizes)
@@ -232,7 +233,7 @@ def plan_sweep(grid: SweepGrid, cache: Cache, tell: Callable[[Progress], None]) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FoundCases:
-    """The cases with one set of sizes."""
+    """The cases with one set of sizes, and the files that their imports read."""
 
     cases: Mapping[tuple[Source, str], CaseSpec]
     dependencies: Mapping[Source, Mapping[str, str]]
@@ -261,15 +262,15 @@ def _find_cases(
     unknown = next((source for source, files in dependencies.items() if not files), None)
     if unknown is not None:
         raise InputError(
-            f"what `{unknown}` imports is not known, so that no result would stand for it alone: expected a file of a"
-            f" project of yours, and a cache that can be written at `{cache.root}`"
+            f"the imports of `{unknown}` are unknown, so its results could not be found again: expected a file of your own"
+            f" projects, and a writable cache at `{cache.root}`"
         )
     return _FoundCases(cases={(case.source, case.id): case for case in cases}, dependencies=dependencies)
 
 
 @contextmanager
 def _ask_for(sizes: Mapping[str, int]) -> Generator[None]:
-    """Sets the variable that the files of cases are asked with, over what it has."""
+    """Adds the sizes to the variable that `ligerdiag.size` reads."""
     before = os.environ.get(SIZES)
     if sizes:
         os.environ[SIZES] = _write_sizes({**read_sizes(), **sizes})
@@ -289,8 +290,11 @@ def _write_sizes(sizes: Mapping[str, int]) -> str:
 def make_environment(
     flags: Sequence[str], sizes: Mapping[str, int] = _NO_SIZES[DEFAULT], asked: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Returns the variables of a task: ours that can change what is compiled, with the flags behind those of XLA_FLAGS, and
-    of the sizes those that its file asks for."""
+    """Returns the variables of a task: those of this process that can change a compile, with the flags appended to
+    XLA_FLAGS.
+
+    asked: names of the sizes that the case's file reads; the others are left out.
+    """
     ours = compute_important_environment()
     joined = " ".join((*ours.pop("XLA_FLAGS", "").split(), *flags))
     ours.pop(SIZES, None)
@@ -299,7 +303,7 @@ def make_environment(
 
 
 def compute_settings_sha256(folder: Path) -> str:
-    """Returns the sha256 of what the project's configuration says, the baseline that it names included."""
+    """Returns the sha256 of the project's configuration, including the baseline that it names."""
     config = load_config(None, folder)
     parts = [json.dumps(encode_record(config)).encode()]
     if config.baseline is not None and config.baseline.is_file():
@@ -309,8 +313,8 @@ def compute_settings_sha256(folder: Path) -> str:
 
 @remember
 def describe_versions(toolchain: str) -> str:
-    """Returns the versions and options of the toolchain as text; its environment need not be there. InputError for an
-    unknown name."""
+    """Returns the versions and options of the toolchain as text; its environment need not exist. Raises InputError for
+    an unknown name."""
     if toolchain == DEFAULT:
         return json.dumps(sorted(current_toolchain().versions.items()))
     spec = find_spec(toolchain)
@@ -319,7 +323,7 @@ def describe_versions(toolchain: str) -> str:
 
 
 def compute_fingerprint(toolchain: str) -> str:
-    """Returns the sha256 of this ligerdiag and of the versions of the toolchain here."""
+    """Returns the sha256 of ligerdiag's sources and of the versions of the toolchain on this machine."""
     return sha256(f"{_compute_own_sha256()}\n{describe_versions(toolchain)}".encode()).hexdigest()
 
 
@@ -373,7 +377,7 @@ def _make_task(
 
 
 def describe_task(task: SweepTask) -> dict[str, str]:
-    """Returns what a result says of the task that it is of; equal for the same task in another clone."""
+    """Returns the description of the task in its result; it is equal for the same task in another clone."""
     module = task.source.module or os.path.relpath(task.source.file, task.source.root)
     return {
         "case": task.case_id,
@@ -387,10 +391,10 @@ def describe_task(task: SweepTask) -> dict[str, str]:
 
 
 def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
-    """Returns the files as they are called from the project's folder: so two clones have the same keys."""
+    """Returns the files relative to the project's folder, so that two clones give the same keys."""
     return {os.path.relpath(file, source.root): digest for file, digest in dependencies.items()}
 
 
 def locate_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
-    """Returns the same by absolute paths here."""
+    """Returns files that are relative to the project's folder by their absolute paths on this machine."""
     return {os.path.normpath(os.path.join(source.root, file)): digest for file, digest in dependencies.items()}

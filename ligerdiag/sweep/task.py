@@ -1,14 +1,12 @@
-"""One task, on a worker: `check` of one case in a process of its own.
+"""A task on a worker: `check` of one case, in a process of its own.
 
-The result of a sweep's task goes to the store, that of `check --scheduler` back to whoever asks.
+The result of a sweep's task goes to the store, that of `check --scheduler` back to the client. An abort of XLA, a crash
+of the case or a lack of memory ends that process, or one that it started, and the worker continues. A report of such a
+case is a result, and is stored. A process that ends without a report raises TaskDied: the task is tried again, also by
+other workers (see `cluster`), and nothing is stored. The process and its own workers end with the worker.
 
-1. An abort of XLA, a crash of the case, or a lack of memory ends that process, or one of those that it starts. The worker
-   goes on. What `check` says of such a case is a result, and kept.
-2. A process that ends without a report says nothing of the case: TaskDied. The task is tried again, also by other workers;
-   see `cluster`. Nothing is kept.
-3. The process ends with its worker, and its own workers with it.
-4. A worker whose ligerdiag, toolchain or files are not those of whoever asks must not answer: UnfitWorker. Its result would
-   lie under the key of something else.
+A worker whose ligerdiag, toolchain or files differ from the client's raises UnfitWorker, because its result would get
+the key of another one.
 """
 
 import json
@@ -20,7 +18,7 @@ from pathlib import Path
 
 from ligerdiag import api
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.codec import (
     FieldError,
     Json,
@@ -35,9 +33,9 @@ from ligerdiag.codec import (
 from ligerdiag.compile.service import find_artifact_dependencies
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.sweep.grid import SweepTask, compute_fingerprint, describe_task, locate_files, name_files
-from ligerdiag.sweep.store import ResultStore, StoredResult
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.sweep.result_store import ResultStore, StoredResult
 from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.toolchains.toolchain import compute_important_environment
 from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES
 
@@ -46,9 +44,9 @@ _PROGRAM = (
     "from ligerdiag.{module} import main; main()"
 )
 _SPARE_SECONDS = 1800.0
-"""Beyond twice the task's own time limit: making a toolchain's environment, imports, a busy machine."""
+"""Added to twice the task's time limit, for making a toolchain's environment, imports, and a busy machine."""
 _TAIL = 300
-"""Letters of what a process said last."""
+"""Characters from the end of a process's log."""
 
 
 class TaskDied(LigerdiagError):
@@ -56,14 +54,13 @@ class TaskDied(LigerdiagError):
 
 
 class UnfitWorker(LigerdiagError):
-    """This worker has another ligerdiag, another toolchain or other files than whoever asks."""
+    """This worker has another ligerdiag, another toolchain or other files than the client."""
 
 
 def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
-    """Runs the task and keeps its result; returns whether it ran, or else found a result there.
+    """Runs the task and stores its result; returns False if the store has the result already.
 
-    words: the place of the store, and whether whoever asks wants another result than the one that is there. Raises TaskDied
-    and UnfitWorker.
+    words: the place of the store, and whether to replace a result that is there. Raises TaskDied and UnfitWorker.
     """
     place, is_again = words
     store = ResultStore(place)
@@ -104,13 +101,13 @@ def answer_task(task: SweepTask, options: Json) -> Json:
 
 
 def make_environ(task: SweepTask) -> dict[str, str]:
-    """Returns this worker's variables, but of those that can change what is compiled, the task's."""
+    """Returns this worker's environment, with the task's values of the variables that can change a compile."""
     here = compute_important_environment()
     return {name: value for name, value in os.environ.items() if name not in here} | dict(task.environment)
 
 
 def make_command(task: SweepTask, report: Path) -> list[str]:
-    """Returns the command; the report is written to that file, and beside it what its page is made of."""
+    """Returns the command, which writes the report to that file, and the data of the page beside it."""
     return [
         *(*_start("__main__"), "check", task.selector),
         *("--target", task.target, "--toolchain", task.toolchain),
@@ -129,7 +126,7 @@ def _start(module: str) -> tuple[str, ...]:
 
 
 def _run(task: SweepTask, make: Callable[[Path], list[str]]) -> tuple[Json, bytes]:
-    """Returns what the command writes to the file that `make` gets, and to that beside it."""
+    """Runs the command that `make` returns for a report's path; returns the report and the data of the page."""
     scratch = ScratchFolder("sweep")
     path, log = scratch.path / "report.json", scratch.path / "log"
     try:
@@ -162,7 +159,7 @@ def _run(task: SweepTask, make: Callable[[Path], list[str]]) -> tuple[Json, byte
 
 
 def _require_whole(report: Json, task: SweepTask) -> None:
-    """Raises TaskDied for the report of a check that was ended, or that is of nothing."""
+    """Raises TaskDied for the report of a check that was ended, or that has no cases."""
     try:
         if read_bool(report, "interrupted"):
             raise TaskDied(f"case `{task.case_id}`: the check was ended by {read_str(report, 'ended_by')}")
@@ -175,15 +172,15 @@ def _require_whole(report: Json, task: SweepTask) -> None:
 def _require_same(task: SweepTask, cache: Cache) -> None:
     if compute_fingerprint(task.toolchain) != task.fingerprint:
         raise UnfitWorker(
-            f"a worker has another ligerdiag, or other versions for toolchain `{task.toolchain}`, than whoever asks:"
+            f"a worker has another ligerdiag, or other versions for toolchain `{task.toolchain}`, than the client:"
             " install the same on both"
         )
     if not cache.are_unchanged(locate_files(task.source, task.dependencies)):
-        raise UnfitWorker(f"a worker has other files than whoever asks: give it `{task.source.root}` as it is there")
+        raise UnfitWorker(f"a worker has other files than the client: give it the same `{task.source.root}`")
 
 
 def main() -> None:
-    """Words: the file with the options of `api.check`, and that for the report, there as a whole or not at all."""
+    """Runs `api.check` with the options in the first file; writes the report to the second, completely or not at all."""
     asked, answer = map(Path, sys.argv[1:])
     report = api.check(parse_record(api.CheckOptions, asked.read_bytes()))
     temporary = answer.with_suffix(".part")
@@ -192,8 +189,8 @@ def main() -> None:
 
 
 def find_case(report: Json, case_id: str) -> Json:
-    """Returns the case's own part of the report: that of its id, or else the one that tells why there is none; FieldError
-    where the report is of other cases."""
+    """Returns the part of the report with the case's id, else a part with an error. Raises FieldError if there is
+    neither."""
     cases = [as_object(case, "cases") for case in read_list(report, "cases")]
     own = next((case for case in cases if case.get("id") == case_id), None)
     if own is None:
@@ -204,7 +201,7 @@ def find_case(report: Json, case_id: str) -> Json:
 
 
 def is_of(result: StoredResult, task: SweepTask) -> bool:
-    """Returns whether the result says of itself, and its report does, that it is that of the task."""
+    """Returns whether the result and its report name this task."""
     try:
         case = find_case(result.report, task.case_id)
         is_same_target = os.sep in task.target or read_str(case, "target") == task.target

@@ -1,1 +1,1 @@
-"""Toolchains: which jax, jax-triton and triton compile, in what environment, and for which GPUs."""
+"""Toolchains: versions of jax, jax-triton and triton, their environments, and the GPUs for which they compile."""

@@ -1,11 +1,11 @@
-"""Environments of the table's toolchains: made by uv when they are first needed, and kept.
+"""Environments of the table's toolchains: uv makes them on first use, and the cache keeps them.
 
     <cache>/toolchains/<name>-<hash of Python and pins>/    one environment, with Python and every package as pinned
 
-1. An environment is made beside its place and moved there by one rename: no process sees it half made. The process that
-   makes one holds its lock; others wait, and then find it. The remains of an interrupted one are removed.
-2. uv looks into its own cache first, and asks the package index only for missing packages.
-3. Nothing but the pins is installed: uv gets the option to ignore dependencies.
+An environment is made in a temporary sibling directory and renamed into place, so no process sees a partial one. The
+process that makes it holds a lock; others wait and then find it. The remains of an interrupted process are removed. uv
+looks into its own cache first and asks the package index only for missing packages. Only the pins are installed: uv
+ignores dependencies.
 """
 
 import os
@@ -17,21 +17,20 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from ligerdiag.artifacts.cache import SCRATCH_PREFIX, TOOLCHAINS, Cache
-from ligerdiag.artifacts.store import hold_key
+from ligerdiag.artifacts.cache import SCRATCH_PREFIX, TOOLCHAINS, Cache, hold_key
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.catalogue import DEFAULT, ToolchainSpec, find_spec
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT, ToolchainSpec, find_spec
 
 HINT = "install uv (`pip install uv`) or put it on PATH"
 
 
 class UvError(Exception):
-    """uv did not do what was asked; the message is what it said last."""
+    """uv failed; the message is the last that it printed."""
 
 
 def find_uv(directory: Path) -> tuple[str, ...]:
-    """Returns the command that runs uv, tried in `directory`; raises InputError when none runs there."""
+    """Returns a command that runs uv in `directory`. Raises InputError if there is none."""
     for command in _list_candidates():
         try:
             done = subprocess.run([*command, "--version"], check=False, capture_output=True, cwd=directory, timeout=60)
@@ -42,10 +41,10 @@ def find_uv(directory: Path) -> tuple[str, ...]:
     raise InputError(f"cannot create an environment without uv: {HINT}")
 
 
-def run_uv(command: Sequence[str], arguments: Sequence[str], directory: Path, tell: Callable[[str], None]) -> None:
-    """Runs uv in `directory` and tells each line that it writes; UvError when it fails. Ends with what interrupts us.
+def run_uv(command: Sequence[str], arguments: Sequence[str], directory: Path, on_line: Callable[[str], None]) -> None:
+    """Runs uv in `directory` and passes on each line that it prints. Raises UvError. An interrupt ends uv, too.
 
-    directory: outside of any project, whose `[tool.uv]` would count.
+    directory: outside of any project, whose `[tool.uv]` uv would read.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
     with subprocess.Popen(
@@ -59,21 +58,22 @@ def run_uv(command: Sequence[str], arguments: Sequence[str], directory: Path, te
         errors="replace",
     ) as process:
         assert process.stdout is not None
-        said: list[str] = []
+        output: list[str] = []
         try:
             for line in process.stdout:
                 if line.strip():
-                    said.append(line.strip())
-                    tell(line.strip())
+                    output.append(line.strip())
+                    on_line(line.strip())
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        raise UvError(_summarise(said) or f"uv ended with exit code {process.returncode}")
+        raise UvError(_summarise(output) or f"uv ended with exit code {process.returncode}")
 
 
 def _list_candidates() -> Iterator[tuple[str, ...]]:
-    """`uv run` says where it is; else beside our Python, on PATH, beside the Python that ours was made from, as a module."""
+    """Yields uv's path as `uv run` exports it, then uv beside our Python, on PATH, beside our base Python, and as a
+    module."""
     base = Path(getattr(sys, "_base_executable", sys.executable))
     places = (os.environ.get("UV"), Path(sys.executable).with_name("uv"), shutil.which("uv"), base.with_name("uv"))
     for place in (*places, Path.home() / ".local" / "bin" / "uv"):
@@ -82,28 +82,27 @@ def _list_candidates() -> Iterator[tuple[str, ...]]:
     yield (sys.executable, "-P", "-m", "uv")
 
 
-def _summarise(said: Sequence[str]) -> str:
-    """Returns the error and its causes in one line."""
+def _summarise(output: Sequence[str]) -> str:
+    """Returns uv's error and its causes in one line."""
     start = next(
-        (number for number, line in enumerate(said) if line.startswith(("error", "×", "Error"))), len(said) - 1
+        (number for number, line in enumerate(output) if line.startswith(("error", "×", "Error"))), len(output) - 1
     )
-    return " ".join(line.lstrip("×╰─▶│├ ") for line in said[max(start, 0) :])[:400]
+    return " ".join(line.lstrip("×╰─▶│├ ") for line in output[max(start, 0) :])[:400]
 
 
-type Tell = Callable[[str], None]
+type OnLine = Callable[[str], None]
 
 
-def provide_toolchain(name: str, cache: Cache, tell: Tell | None = None) -> Toolchain:
+def provide_toolchain(name: str, cache: Cache, on_line: OnLine | None = None) -> Toolchain:
     """Returns the toolchain of that name; makes its environment if it does not exist yet.
 
-    tell: called with each step of that. Raises InputError for an unknown name, when the environment cannot be made, and
-    when it is not as pinned: then its versions would be wrong. Raises LigerdiagError when our own packages do not fit
-    together.
+    on_line: called with each line of progress. Raises InputError if the name is unknown, or if the environment cannot
+    be made or differs from the pins. Raises LigerdiagError if our own packages are inconsistent.
     """
     if name == DEFAULT:
         return current_toolchain()
     spec = find_spec(name)
-    directory = create_environment(spec, cache, tell or _ignore)
+    directory = create_environment(spec, cache, on_line or _ignore)
     differences = find_differences(spec, directory)
     if differences:
         raise InputError(
@@ -113,17 +112,17 @@ def provide_toolchain(name: str, cache: Cache, tell: Tell | None = None) -> Tool
 
 
 def locate_environment(spec: ToolchainSpec, cache: Cache) -> Path:
-    """Returns the place of the environment, whether it exists or not."""
+    """Returns the directory of the environment, whether it exists or not."""
     return cache.root / TOOLCHAINS / spec.directory_name
 
 
 def has_environment(directory: Path) -> bool:
-    """Returns whether the environment exists, and its interpreter, too."""
+    """Returns whether the environment exists and still has its interpreter."""
     return (directory / "bin" / "python").exists()
 
 
-def create_environment(spec: ToolchainSpec, cache: Cache, tell: Tell) -> Path:
-    """Makes the environment unless it is there, and returns its directory; InputError when it cannot be made."""
+def create_environment(spec: ToolchainSpec, cache: Cache, on_line: OnLine) -> Path:
+    """Makes the environment unless it exists, and returns its directory. Raises InputError."""
     directory = locate_environment(spec, cache)
     if has_environment(directory):
         return directory
@@ -131,14 +130,14 @@ def create_environment(spec: ToolchainSpec, cache: Cache, tell: Tell) -> Path:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with hold_key(cache.artifacts, f"toolchain-{spec.directory_name}"):
             if not has_environment(directory):  # another process may have made it meanwhile
-                _make_environment(spec, directory, tell)
+                _make_environment(spec, directory, on_line)
     except OSError as error:
         raise InputError(f"cannot create toolchain `{spec.name}` in `{directory.parent}`: {error}") from error
     return directory
 
 
 def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
-    """Returns the toolchain whose environment is there."""
+    """Returns the toolchain of an existing environment."""
     return Toolchain(
         name=spec.name,
         python=str(directory / "bin" / "python"),
@@ -149,8 +148,8 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
 
 
 def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
-    """Returns the differences from the pins: `triton 3.2.0 instead of 3.1.0`, `no scipy`; ignores packages beside the
-    pins."""
+    """Returns the differences from the pins, such as `triton 3.2.0 instead of 3.1.0` or `no scipy`; ignores further
+    packages."""
     folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
     found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}
     return tuple(
@@ -160,23 +159,27 @@ def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
     )
 
 
-def _make_environment(spec: ToolchainSpec, directory: Path, tell: Tell) -> None:
+def _make_environment(spec: ToolchainSpec, directory: Path, on_line: OnLine) -> None:
     parent = directory.parent
     uv = find_uv(parent)
     scratch = parent / f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:12]}"
     pins = scratch.with_name(f"{scratch.name}.txt")
-    tell(f"creating toolchain {spec.name}: {len(spec.packages)} packages, some of them large")
+    on_line(f"creating toolchain {spec.name}: {len(spec.packages)} packages, some of them large")
     try:
         pins.write_text("".join(f"{line}\n" for line in spec.requirements), encoding="utf-8")
         _run(
-            uv, ("venv", "--quiet", "--relocatable", "--python", _choose_python(spec), str(scratch)), spec, parent, tell
+            uv,
+            ("venv", "--quiet", "--relocatable", "--python", _choose_python(spec), str(scratch)),
+            spec,
+            parent,
+            on_line,
         )
         python = str(scratch / "bin" / "python")
         install = ("pip", "install", "--python", python, "--no-deps", "--requirement", str(pins))
         try:
             run_uv(uv, (*install, "--offline"), parent, _ignore)
         except UvError:
-            _run(uv, install, spec, parent, tell)
+            _run(uv, install, spec, parent, on_line)
         if directory.exists():  # its interpreter is gone
             shutil.rmtree(directory)
         os.rename(scratch, directory)
@@ -185,9 +188,11 @@ def _make_environment(spec: ToolchainSpec, directory: Path, tell: Tell) -> None:
         pins.unlink(missing_ok=True)
 
 
-def _run(uv: tuple[str, ...], arguments: tuple[str, ...], spec: ToolchainSpec, directory: Path, tell: Tell) -> None:
+def _run(
+    uv: tuple[str, ...], arguments: tuple[str, ...], spec: ToolchainSpec, directory: Path, on_line: OnLine
+) -> None:
     try:
-        run_uv(uv, arguments, directory, tell)
+        run_uv(uv, arguments, directory, on_line)
     except UvError as error:
         needs = f"a Python {spec.python}" if arguments[0] == "venv" else "a package index that has its packages"
         raise InputError(
@@ -197,14 +202,15 @@ def _run(uv: tuple[str, ...], arguments: tuple[str, ...], spec: ToolchainSpec, d
 
 
 def _choose_python(spec: ToolchainSpec) -> str:
-    """Our own interpreter where it is of that version, which is sure to be there."""
+    """Returns our own interpreter if it has that version, because it surely exists; else the version, for uv to
+    find."""
     if f"{sys.version_info.major}.{sys.version_info.minor}" == spec.python:
         return str(getattr(sys, "_base_executable", sys.executable))
     return spec.python
 
 
 def _read_python(directory: Path) -> str:
-    """Returns the full version of the environment's interpreter; "" where uv did not write it down."""
+    """Returns the full version of the environment's interpreter; "" if uv did not record it."""
     try:
         lines = (directory / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,14 +1,15 @@
-"""Toolchains: the jax, plugin, jax-triton and triton that compile, and the environment in which their worker runs.
+"""A toolchain: the jax, plugin, jax-triton and triton that compile, and the environment variables of their worker.
 
-1. jax, jaxlib and the CUDA plugin's two packages must be of one version: else JAX ignores the plugin with a warning.
-2. JAX's compilation cache would leave no dump behind, so it is off. A thread of numpy would make a fork unsafe, see
-   `loop`.
-3. A worker runs ligerdiag's own source, whichever interpreter it has. If ligerdiag is an installed package, another
-   toolchain's worker finds it through a folder that holds nothing else: beside the package lies another jax.
-4. A worker starts only with those folders of the user's PYTHONPATH that hold installed packages, and only under our own
-   interpreter: a `signal.py` in another one would run before the worker does. The whole of it is in CASE_PATH, in
-   absolute paths, and comes onto sys.path when a case is imported.
-5. Where nobody keeps bytecode, workers keep it in ligerdiag's cache, see `cache_root`.
+jax, jaxlib and the two packages of the CUDA plugin must have one version; otherwise JAX ignores the plugin with a
+warning. JAX's compilation cache is off, because a cached compilation leaves no dump. NumPy gets one thread, because
+more would make a fork unsafe (see `workers.loop`).
+
+A worker runs ligerdiag's own source with whichever interpreter its toolchain has. If ligerdiag is an installed package,
+the worker of another toolchain finds it through a folder that contains nothing else, because another jax lies beside
+the package. A worker starts with only those folders of the user's PYTHONPATH that contain installed packages, and only
+under our own interpreter: a `signal.py` in another folder would run before the worker does. CASE_PATH has the whole
+PYTHONPATH, as absolute paths, and is added to sys.path when a case is imported. If nothing else keeps bytecode, workers
+keep it in ligerdiag's cache (see `cache_root`).
 """
 
 import os
@@ -28,10 +29,10 @@ from ligerdiag.model.jobs import Flag
 ONE_VERSION = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
 PACKAGES = (*ONE_VERSION, "triton")
 OPTIONAL = ("jax-triton",)
-"""What only a program that calls it needs."""
+"""Packages that only the programs that call them need."""
 
 _DROPPED = ("JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_JIT", "TRITON_INTERPRET", "PYTHONSAFEPATH")
-_SETTLED = {
+_FIXED = {
     "JAX_PLATFORMS": "cpu",
     "JAX_ENABLE_COMPILATION_CACHE": "false",
     "MKL_NUM_THREADS": "1",
@@ -41,8 +42,7 @@ _SETTLED = {
     "TF_CPP_MIN_LOG_LEVEL": "1",
 }
 _NO_GPU_CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
-"""Without it the plugin of jax 0.5 to 0.8 or so does not load if there is no CUDA library, whatever JAX_PLATFORMS
-says."""
+"""Without it, the plugin of about jax 0.5 to 0.8 does not load without a CUDA library, whatever JAX_PLATFORMS is."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _IMPORTANT = ("JAX_", "XLA_", "TRITON_")
 _UNIMPORTANT = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR")
@@ -50,27 +50,27 @@ _UNIMPORTANT = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """One pinned set of packages and the interpreter that has them."""
+    """One set of pinned packages and its interpreter."""
 
     name: str
     python: str
     """Path of the interpreter."""
     versions: Mapping[str, str]
-    """Package name to version; `python` is among them."""
+    """Package name to version, including `python`."""
     options: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
-    """Compiler options that its XLA needs for a GPU that is not there."""
+    """Compiler options that its XLA needs to compile without a GPU."""
     unknown_target_fields: tuple[str, ...] = ()
-    """Fields of a target description that its XLA does not know."""
+    """Paths of the fields of a target description that its XLA does not know."""
 
     @property
     def is_own(self) -> bool:
-        """Returns whether it is the one of this interpreter."""
+        """Whether the toolchain is that of this interpreter."""
         return self.python == sys.executable
 
 
 def current_toolchain() -> Toolchain:
-    """Returns the toolchain of this interpreter, without importing it; LigerdiagError when its packages do not fit
-    together."""
+    """Returns the toolchain of this interpreter without importing it. Raises LigerdiagError if its packages are
+    inconsistent."""
     versions: dict[str, str] = {}
     missing: list[str] = []
     for package in PACKAGES:
@@ -97,15 +97,15 @@ def current_toolchain() -> Toolchain:
 
 
 def describe_interpreter() -> Toolchain:
-    """Returns that of this interpreter, for a worker that compiles nothing: whether its packages fit together is not
-    asked."""
+    """Returns the toolchain of this interpreter for a worker that compiles nothing; does not check its packages."""
     return Toolchain(name="own", python=sys.executable, versions={})
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
-    """Returns the environment variables of a worker: the user's, without what would change or hide the compilation."""
-    environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _SETTLED
-    if not environment.get("TRITON_CACHE_DIR"):  # an import of jax-triton leaves it empty
+    """Returns the environment variables of a worker: the user's, without those that would change or hide the
+    compilation."""
+    environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _FIXED
+    if not environment.get("TRITON_CACHE_DIR"):  # importing jax-triton sets it to an empty string
         environment["TRITON_CACHE_DIR"] = str(cache_root / "triton")
     if is_bytecode_missing("jax"):
         del environment[NO_BYTECODE]
@@ -116,9 +116,9 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
         environment[_NO_GPU_CHECK] = "1"
         if _INSTALLED & set(folder.parts):
             folder = link_package(package, cache_root)
-    given = environment.pop("PYTHONPATH", None)
-    paths = [] if not given else [os.path.abspath(path) for path in given.split(os.pathsep)]
-    if given:
+    python_path = environment.pop("PYTHONPATH", None)
+    paths = [] if not python_path else [os.path.abspath(path) for path in python_path.split(os.pathsep)]
+    if python_path:
         environment[CASE_PATH] = os.pathsep.join(paths)
     started = [path for path in paths if toolchain.is_own and holds_installed(Path(path))]
     if not _INSTALLED & set(folder.parts):
@@ -129,19 +129,20 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
 
 
 def compute_important_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the user's variables that can change what is compiled, such as XLA_FLAGS: part of every cache key."""
+    """Returns the user's variables that can change the compilation, such as XLA_FLAGS; they are part of every cache
+    key."""
     return {
         name: value
         for name, value in sorted(environ.items())
         if (name.startswith(_IMPORTANT) or name in ("PYTHONPATH", SIZES))
         and name not in _DROPPED
-        and name not in _SETTLED
+        and name not in _FIXED
         and name not in _UNIMPORTANT
     }
 
 
 def link_package(package: Path, cache_root: Path) -> Path:
-    """Returns a folder that holds a link to the package and nothing else; see 3."""
+    """Returns a folder that contains a link to the package and nothing else."""
     folder = cache_root / "packages" / sha256(str(package).encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):

@@ -1,1 +1,1 @@
-"""Worker processes: started once, isolated, one line of JSON for one line of JSON."""
+"""Worker processes: started once, isolated, one line of JSON in and one line of JSON out."""

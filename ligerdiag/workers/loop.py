@@ -1,25 +1,22 @@
-"""Worker side: answers each job with one line, forks a worker for each socket it is sent, and ends with its parent.
+"""The main loop of a worker process: answers each line of JSON with one line, or, as a template, forks workers.
 
-1. A fork copies one thread alone: a lock that another thread holds stays locked for ever. So a process forks only while
-   it has one thread and JAX has no backend, whose threads and devices a copy could not use.
-2. The parent sends one byte with three descriptors: the worker's socket, a pipe for how it ended, and its first log. On
-   the socket waits a line with what the worker has for itself: its folder, the variables that no import looks at, and
-   its module, where that is not the template's: its `prepare` imports the rest. The worker says its process id, once it
-   leads a session of its own; what it returned or was killed by goes to the pipe, as a line.
-3. The template ends with its own parent, when the socket closes; its workers notice.
+Jobs and answers go over the socket that was standard input at the start. Everything that the program, JAX or XLA print
+during a job goes to the job's log, up to the message of an abort. A worker takes the cases of one source only and
+refuses any other; the parent then asks another worker. A worker that dies leaves no core file. When memory runs out,
+the operating system is asked to kill the worker and not its parent. A worker ends together with its parent (see
+`ending`), and the processes that it started, which share its process group, end with it.
 
-Worker side: takes one job per line and answers each with one line, in workers of every kind.
+A process that has only done its imports is a template: it forks a worker whenever the parent asks for one, so no worker
+inherits side effects of another one's cases. A fork copies one thread alone, and a lock that another thread holds would
+stay locked for ever. So a process forks only while it has one thread and JAX has no backend, whose threads and devices
+a copy could not use. A process that cannot fork safely becomes a worker itself, and the parent starts another process
+for the next.
 
-1. Jobs and answers go over the socket that was standard input at the start. All output of the program, JAX or XLA
-   during a job, up to the message of an abort, goes to the job's log.
-2. When memory runs out, the operating system is asked to kill the worker and not its parent.
-3. A worker ends with its parent (see `ending`). The processes that it started are in its process group and end
-   with it.
-4. A worker that dies leaves no core file.
-5. A process that has only done its imports is a template: it forks a worker whenever the parent asks for one, so that
-   no worker inherits side effects of another one's cases; see `loop`. If a fork is not safe, the process is
-   a worker itself, and the parent starts another process for the next one.
-6. A worker takes the cases of one source only. It refuses any other: the parent then asks another worker.
+To ask for a fork, the parent sends one byte with three descriptors: the worker's socket, a pipe for the exit code, and
+the worker's first log. A line with the worker's own settings waits on the socket: its folder, the variables that no
+import reads, and its module where this is not the template's (its `prepare` then does the remaining imports). The
+worker reports its process id once it leads a session of its own. The template writes the exit code to the pipe, as a
+line. When the parent's socket closes, the template ends, and its workers notice.
 """
 
 import gc
@@ -46,30 +43,31 @@ from ligerdiag.model.case import SIZES
 from ligerdiag.model.jobs import render_error, render_refusal
 from ligerdiag.workers.process import FORK_DESCRIPTORS, FORK_REQUEST, FRESH_VARIABLE, MEMORY_VARIABLE, render_ready
 
-_OWN = frozenset(
+_PER_WORKER = frozenset(
     {"TMPDIR", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_", "LIGERDIAG_CACHE_DIR", "TRITON_CACHE_DIR", CASE_PATH}
     | {MEMORY_VARIABLE, SIZES}
 )
-_OWN_PREFIXES = ("PYTEST_", "GITHUB_", "CI_")
+_PER_WORKER_PREFIXES = ("PYTEST_", "GITHUB_", "CI_")
 
 type Answerer = Callable[[Json, Path], str]
-"""From a job and its log to one line; a LigerdiagError becomes the line instead."""
+"""Takes a job and its log, returns one line; a LigerdiagError that it raises becomes the line instead."""
 type Work = Callable[[socket.socket, Answerer | None], None]
-"""Answers the jobs of a socket, by the given answerer in place of the template's."""
+"""Answers the jobs of a socket by the given answerer, or by the template's where it is None."""
 
 
 def can_fork() -> bool:
-    """Returns whether this process may be forked; see 1."""
+    """Returns whether this process may be forked: it has one thread, and JAX has no backend."""
     if not hasattr(os, "pidfd_open"):
         return False
     with suppress(OSError):
         os.close(os.pidfd_open(os.getpid()))
-        return not _has_backend() and _becomes_single()
+        return not _has_backend() and _has_one_thread()
     return False
 
 
-def _becomes_single() -> bool:
-    """Returns whether there is one thread; one that was joined may take a moment to be gone."""
+def _has_one_thread() -> bool:
+    """Returns whether there is only one thread. Waits up to a second, because a joined thread may take a moment to
+    end."""
     for _ in range(100):
         if len(os.listdir("/proc/self/task")) == 1:
             return True
@@ -134,7 +132,7 @@ def _run_worker(jobs: int, log: int, work: Work) -> NoReturn:
         os.dup2(log, 2)
         os.close(log)
         channel = socket.socket(fileno=jobs)
-        module = _equip(channel)
+        module = _apply_settings(channel)
         answer = importlib.import_module(module).prepare() if module else None
         channel.sendall(render_ready(os.getpid(), forks=False))
         work(channel, answer)
@@ -150,28 +148,30 @@ def _run_worker(jobs: int, log: int, work: Work) -> NoReturn:
         os._exit(code & 0xFF)
 
 
-def is_own(name: str) -> bool:
-    """Whether no import looks at the environment variable, so that each worker of a template may have its own."""
-    return name in _OWN or name.startswith(_OWN_PREFIXES)
+def is_per_worker(name: str) -> bool:
+    """Returns whether no import reads the environment variable, so that each worker of a template may have its own
+    value."""
+    return name in _PER_WORKER or name.startswith(_PER_WORKER_PREFIXES)
 
 
-def render_equipment(environment: Mapping[str, str], folder: Path, module: str = "") -> bytes:
-    """Returns the line that waits on a new worker's socket; see 2. folder: its current one."""
-    own = {name: value for name, value in environment.items() if is_own(name)}
+def render_settings(environment: Mapping[str, str], folder: Path, module: str = "") -> bytes:
+    """Returns the line that waits on a new worker's socket. folder: the worker's current folder."""
+    own = {name: value for name, value in environment.items() if is_per_worker(name)}
     return (json.dumps({"own": own, "folder": str(folder), "module": module}) + "\n").encode()
 
 
-def _equip(channel: socket.socket) -> str:
-    """Returns the worker's module; empty for the template's own."""
+def _apply_settings(channel: socket.socket) -> str:
+    """Reads the settings, applies them to this process, and returns the worker's module; empty for the template's
+    own."""
     line = b""
     while not line.endswith(b"\n"):
         block = channel.recv(1 << 16)
         if not block:
-            raise SystemExit(1)  # whoever asked is gone
+            raise SystemExit(1)  # the parent is gone
         line += block
     fields = parse_object(line)
     own = read_str_map(fields, "own")
-    for name in [name for name in os.environ if is_own(name) and name not in own]:
+    for name in [name for name in os.environ if is_per_worker(name) and name not in own]:
         del os.environ[name]
     os.environ.update(own)
     os.chdir(read_str(fields, "folder"))
@@ -182,7 +182,7 @@ def _equip(channel: socket.socket) -> str:
 def _report(pid: int, status: int) -> None:
     _, result = os.waitpid(pid, 0)
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)  # what it has left running
+        os.killpg(pid, signal.SIGKILL)  # the processes that it left running
     with suppress(OSError):
         os.write(status, f"{os.waitstatus_to_exitcode(result)}\n".encode())
     os.close(status)
@@ -192,9 +192,9 @@ OOM_SCORE = "800"
 
 
 def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> None:
-    """Forks workers, or answers jobs, until the socket closes. `prepare` does the slow imports, before it is ready.
+    """Forks workers, or answers jobs, until the socket closes. `prepare` does the slow imports first.
 
-    starts_nothing: the jobs start no process.
+    starts_nothing: whether the jobs start no process.
     """
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

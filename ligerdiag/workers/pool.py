@@ -1,12 +1,10 @@
-"""Parent side: a few workers that take one job after another.
+"""A pool of workers of one kind: gives each job to a worker that has its source loaded, and starts workers as needed.
 
-1. A worker is started when a job finds none idle, so there are never more workers than jobs at once, and never more
-   than the given number.
-2. A job that a worker dies of, or that takes too long, fails alone; the next job gets another worker.
-3. A worker takes the jobs of one source only, as a case can change the process that it runs in; another source gets
-   another worker, see `starts`. A worker whose answer cannot be read, or that sends more than one answer, is
-   ended.
-4. `close` ends all workers at once, busy ones too: their jobs fail, and what they left in progress is removed.
+A worker starts when a job finds none idle, so there are never more workers than concurrent jobs, nor more than the
+given number. A worker takes the jobs of one source only, because a case can change the process that it runs in. A job
+whose worker dies or takes too long fails alone, and the next job gets another worker. The pool ends a worker whose
+answer cannot be read, and one that sends more than one answer. `close` ends all workers at once, including busy ones:
+their jobs fail, and their half-written directories are removed.
 """
 
 import os
@@ -22,7 +20,7 @@ from threading import Lock
 from typing import Self
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.store import ScratchFolder
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError
@@ -35,8 +33,7 @@ from ligerdiag.workers.process import (
     WorkerProcess,
     WorkerTimeout,
 )
-from ligerdiag.workers.shared_templates import Kind
-from ligerdiag.workers.starts import Templates
+from ligerdiag.workers.templates import TemplateKind, Templates
 
 COMPILE_WORKER = "ligerdiag.compile.worker"
 LOG_LINES = 20
@@ -46,7 +43,7 @@ _STACK = re.compile(r"\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace")
 
 
 class Pool:
-    """Workers of one kind and toolchain, started as they are needed; a context manager."""
+    """Workers of one kind and toolchain; a context manager."""
 
     def __init__(
         self,
@@ -62,11 +59,11 @@ class Pool:
         templates: Templates | None = None,
         template: str = "",
     ) -> None:
-        """jobs: workers at most, by default one per core. timeout: seconds for one job. memory_limit: bytes a worker.
+        """jobs: the most workers, by default one per core. timeout: seconds per job. memory_limit: bytes per worker.
 
-        module: what a worker runs. environment: variables over those of a compile worker. forks: whether a worker may
-        be forked from a process that has done the imports. templates: those of the run, which stay when the pool ends.
-        template: the module of the template, where the workers are forked from one of another module.
+        module: the module that a worker runs. environment: variables that override those of a compile worker. forks:
+        whether a worker may be forked from a process that has done the imports. templates: the run's templates, which
+        outlive the pool. template: the template's module, where it is not the worker's.
         """
         self._cache = cache
         self.toolchain = toolchain or current_toolchain()
@@ -87,7 +84,7 @@ class Pool:
         self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
         self._start_log = self._logs / "start.log"
         self._module = module
-        self._kind = Kind(python=self.toolchain.python, module=template or module, environment=variables)
+        self._kind = TemplateKind(python=self.toolchain.python, module=template or module, environment=variables)
         self._templates = templates or Templates()
         self._shares_templates = templates is not None
         self._numbers = count()
@@ -98,7 +95,7 @@ class Pool:
 
     @cached_property
     def cache(self) -> Cache:
-        """The cache of the answers; opened on first use, unless it was given."""
+        """The cache of the answers; opened on first use unless the caller passed one."""
         return self._cache or Cache()
 
     def __enter__(self) -> Self:
@@ -108,22 +105,22 @@ class Pool:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
-        """Returns the worker's answer, or its LigerdiagError; `on_start` is called in another thread when the job
+        """Returns a future of the worker's answer or its LigerdiagError. Another thread calls `on_start` when the job
         begins."""
         return self._executor.submit(self._run, job, on_start)
 
     def run_all[A](self, jobs: Sequence[Job[A]]) -> Iterator[tuple[int, Future[A] | None]]:
-        """Yields the number of each job with None when it begins, and with its finished future when it ends."""
-        news: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
+        """Yields (number of the job, None) when a job begins, and (number, its finished future) when it ends."""
+        events: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
         futures: list[Future[A]] = []
         try:
             for number, job in enumerate(jobs):
-                future = self.submit(job, lambda number=number: news.put((number, None)))
-                future.add_done_callback(lambda future, number=number: news.put((number, future)))
+                future = self.submit(job, lambda number=number: events.put((number, None)))
+                future.add_done_callback(lambda future, number=number: events.put((number, future)))
                 futures.append(future)
             left = len(futures)
             while left:
-                number, future = news.get()
+                number, future = events.get()
                 left -= future is not None
                 yield number, future
         finally:
@@ -131,7 +128,7 @@ class Pool:
                 future.cancel()
 
     def close(self) -> None:
-        """Ends all workers, also busy ones, and waits until they are gone."""
+        """Ends all workers, including busy ones, and waits until they are gone."""
         with self._lock:
             self._is_closed = True
             workers = list(self._workers)
@@ -182,7 +179,7 @@ class Pool:
             log.unlink(missing_ok=True)
 
     def _ask[A](self, job: Job[A], log: Path) -> tuple[WorkerProcess, str]:
-        """Returns the worker and its answer; one that refuses the job is not asked again. Raises WorkerDied or
+        """Returns the worker and its answer; drops a worker that refuses the job. Raises WorkerDied or
         WorkerTimeout."""
         while True:
             taken = self._take(job.source)
@@ -197,8 +194,8 @@ class Pool:
             self._drop(worker)
 
     def _take(self, source: Source) -> WorkerProcess | None:
-        """Returns an idle worker that has the source loaded, if there is one; makes room for another where there is
-        none."""
+        """Returns an idle worker that has the source loaded; without one returns None and, if the pool is full, ends an
+        idle worker."""
         found: WorkerProcess | None = None
         ended: list[WorkerProcess] = []
         with self._lock:
@@ -238,7 +235,7 @@ class Pool:
 
 
 def count_cores() -> int:
-    """Cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -253,8 +250,8 @@ def _read_tail(log: Path) -> str:
 
 
 def render_tail(text: str) -> str:
-    """Returns the last lines of a log. Where XLA says why it ends the process, its stack trace is left out: what it says
-    stands above that."""
+    """Returns the last lines of a log. Drops the stack trace that XLA prints after a fatal message, to keep the
+    message."""
     lines = text.splitlines()
     if any(_FATAL.match(line) for line in lines):
         lines = [line for line in lines if not _STACK.match(line)]

@@ -1,10 +1,10 @@
-"""Parent side: one worker process, which answers one line for one line.
+"""A worker process as its parent sees it: sends one line, receives one line, and ends the process.
 
-1. It runs in a session and process group of its own, so that Ctrl-C in the terminal reaches only the parent, and the
-   parent can end the worker together with the processes that it started (ptxas, or processes that run a kernel's grid).
-2. It is isolated: `-P`, no PYTHONPATH except what ligerdiag itself needs (see `toolchain`), and a folder of its own as
-   current folder. Files in the user's current folder, such as a `pickle.py` in a dump, are never imported. The paths
-   that a user's case needs are added when the case is imported (see `loader`).
+The worker runs in a session and process group of its own. So Ctrl-C in the terminal reaches only the parent, which can
+end the worker together with the processes that it started, such as ptxas. The worker is isolated: it gets `-P`, only
+the PYTHONPATH that ligerdiag itself needs (see `toolchain`), and a current folder of its own. So it never imports files
+from the user's current folder, such as a `pickle.py` in a dump. The paths that a user's case needs are added when the
+case is imported (see `compile.cases.loader`).
 """
 
 import json
@@ -20,18 +20,18 @@ from typing import Protocol
 from ligerdiag.codec import FieldError, parse_object, read_bool, read_int
 
 MEMORY_VARIABLE = "LIGERDIAG_WORKER_MEMORY"
-"""Bytes of data that a worker may have; set by the pool."""
+"""Environment variable, set by the pool: the bytes of data that a worker may have."""
 FRESH_VARIABLE = "LIGERDIAG_WORKER_FRESH"
-"""Set where a worker must be a process of its own and no fork; set by the pool."""
+"""Environment variable, set by the pool where a worker must be a new process and no fork."""
 START_SECONDS = 180.0
-"""Longest that the imports of jax and triton may take."""
+"""The most seconds that the imports of jax and triton may take."""
 MAXIMUM_ANSWER_BYTES = 64 << 20
 FORK_REQUEST = b"f"
 FORK_DESCRIPTORS = 3
 
 
 def render_ready(pid: int, *, forks: bool) -> bytes:
-    """Returns the first line of a process: that it is ready, and whether it is a template."""
+    """Returns the first line that a process sends once it is ready. forks: whether it is a template."""
     return (json.dumps({"ready": pid, "forks": forks}) + "\n").encode()
 
 
@@ -43,30 +43,30 @@ class WorkerDied(Exception):
     """The worker ended instead of answering; the message says how, such as `was aborted by signal 6 (SIGABRT)`."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
-        """status: as `Popen.returncode` has it, negative for a signal; None where it has not ended."""
+        """status: as `Popen.returncode`, negative for a signal; None if the process has not ended."""
         super().__init__(message)
         self.status = status
 
     @property
     def exit_code(self) -> int | None:
-        """Returns the exit code if it ended by itself; None if it was ended."""
+        """The exit code if the process exited by itself; None if a signal ended it."""
         return self.status if self.status is not None and self.status >= 0 else None
 
 
 class Process(Protocol):
-    """The interface of a worker's process; a `subprocess.Popen` has it."""
+    """The part of the interface of `subprocess.Popen` that a worker's process has."""
 
     @property
     def pid(self) -> int:
-        """Of the leader of the worker's process group; 0 while it is not known."""
+        """Process id of the leader of the worker's process group; 0 until the worker has reported it."""
         ...
 
     def poll(self) -> int | None:
-        """Returns how the process ended, as `Popen.returncode`; None while it runs."""
+        """Returns the status as `Popen.returncode`; None while the process runs."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits for the end and returns the same; `subprocess.TimeoutExpired` when it does not come."""
+        """Waits for the end and returns the status. Raises `subprocess.TimeoutExpired`."""
         ...
 
 
@@ -85,7 +85,7 @@ class WorkerProcess:
         return silent and self._process.poll() is None
 
     def wait_until_ready(self) -> tuple[int, bool]:
-        """Waits for the imports: (process id, whether it forks); WorkerDied or WorkerTimeout when they do not end."""
+        """Waits for the imports; returns (process id, whether it forks). Raises WorkerDied or WorkerTimeout."""
         line = self._read_line(START_SECONDS)
         try:
             fields = parse_object(line)
@@ -94,18 +94,18 @@ class WorkerProcess:
             raise WorkerDied(f"began with `{line:.60}`") from error
 
     def ask(self, line: str, timeout: float) -> str:
-        """Sends the line and returns the worker's; WorkerDied or WorkerTimeout instead."""
+        """Sends the line and returns the worker's line. Raises WorkerDied or WorkerTimeout."""
         self.channel.settimeout(timeout)
         try:
             self.channel.sendall(line.encode())
-        except TimeoutError:  # a worker that does not take it
+        except TimeoutError:  # the worker does not read
             raise WorkerTimeout(f"was ended after {timeout:g} s") from None
         except OSError as error:
             raise self._make_end() from error
         return self._read_line(timeout)
 
     def kill(self) -> None:
-        """Ends the worker and all that it started."""
+        """Ends the worker and all processes that it started."""
         if self._process.pid:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -147,7 +147,7 @@ class WorkerProcess:
 
 
 def _describe_signal(code: int) -> str:
-    """code: as `Popen.returncode` has it."""
+    """code: as `Popen.returncode`."""
     try:
         name = signal.Signals(-code).name
     except ValueError:

@@ -18,7 +18,7 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -11,7 +11,7 @@ from ligerdiag.hlo.thunks import ASYNC_START, COMMAND_BUFFER, parse_thunks
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.jobs import Variation
 from ligerdiag.model.report import Inspection
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.analysis.compiled import PROGRAMS, Compiler, Program
 

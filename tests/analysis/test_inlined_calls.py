@@ -1,6 +1,6 @@
 """Calls inlined as XLA will do it: instructions of their own, tags of the calls first."""
 
-from ligerdiag.bisect.passes.synthetic_schedules import inline_calls
+from ligerdiag.bisect.synthetic_schedules import inline_calls
 from ligerdiag.hlo.aliasing import build_must_alias_buffers
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloModule

@@ -17,8 +17,8 @@ from ligerdiag.analysis.writes import find_hidden_writes
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import LiteralProto
-from ligerdiag.replay.interpreter.scope import Cell
-from ligerdiag.replay.runs.loops import find_trip_count
+from ligerdiag.replay.ops.scope import Cell
+from ligerdiag.replay.runs.loop_cuts import find_trip_count
 from ligerdiag.replay.runs.program import NanWatch
 from ligerdiag.rules.schedules.ld002_stale_copy import _is_gather  # pyright: ignore[reportPrivateUsage]
 from tests.analysis.by_hand import Program, effects_of, judge, verdicts

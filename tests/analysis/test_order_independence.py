@@ -3,8 +3,8 @@
 import pytest
 
 from ligerdiag.analysis.verdict.comparison import Standing
-from ligerdiag.bisect.passes.order_independence import Judgement, judge_module
-from ligerdiag.bisect.passes.synthetic_schedules import SchedulePolicy
+from ligerdiag.bisect.snapshots import Judgement, judge_module
+from ligerdiag.bisect.synthetic_schedules import SchedulePolicy
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.hlo.parse import parse_hlo

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.bisect.passes.synthetic_schedules import SchedulePolicy, schedule_module
+from ligerdiag.bisect.synthetic_schedules import SchedulePolicy, schedule_module
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.by_hand import Program

@@ -1,6 +1,6 @@
 """From where an instruction gets what it reads."""
 
-from ligerdiag.bisect.passes.step_evidence import ValuePaths, render_instruction, render_path
+from ligerdiag.bisect.evidence import ValuePaths, render_instruction, render_path
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.by_hand import Program

@@ -1,4 +1,4 @@
-"""Real compiles, in the cache of the whole run: what one test has compiled, the next one reads."""
+"""Real compiles in the cache of the whole run, which all tests share."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.model.report import CaseReport, CheckReport
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
 from tests.case_levels import is_by_day, list_case_ids
 from tools.running import Outcome
 from tools.warm_commands import run_warm_command

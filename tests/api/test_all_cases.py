@@ -15,13 +15,13 @@ import pytest
 from ligerdiag import api
 from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.judgement.agreement import Agreement, compute_replay_agreements
 from ligerdiag.model.findings import Finding, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.render.json import load_schema, render_json
-from ligerdiag.replay.runs.loops import find_trip_count
-from ligerdiag.replay.service.estimate import estimate_cuts
-from ligerdiag.replay.service.worker import Bounds, refuse
+from ligerdiag.replay.estimate import estimate_cuts
+from ligerdiag.replay.replay_worker import Bounds, refuse
+from ligerdiag.replay.runs.loop_cuts import find_trip_count
+from ligerdiag.report.agreement import Agreement, compute_replay_agreements
+from ligerdiag.report.json import load_schema, render_json
 from tests.api.conftest import EACH_LEVEL
 from tests.case_levels import LARGE, SMALL, list_case_ids
 
@@ -49,7 +49,7 @@ def findings_of(case: CaseReport, rule: str) -> list[Finding]:
 
 
 @EACH_LEVEL
-def test_every_case_is_as_it_expects(table: CheckReport) -> None:
+def test_every_case_meets_its_expectation(table: CheckReport) -> None:
     others = {case.id: (case.status, case.mismatch, case.error) for case in table.cases}
     assert {name: why for name, why in others.items() if why[0] is not Status.EXPECTED} == {}
     assert len(list_case_ids()) == 280
@@ -101,7 +101,7 @@ def test_a_hidden_row_of_the_seed_has_a_stale_gradient_and_none_that_is_fresh(
     assert verdicts <= {Verdict.STALE, Verdict.LATENT}
 
 
-def test_a_cast_that_makes_the_operand_is_not_blamed_for_what_is_read_behind_the_kernel(cases: Cases) -> None:
+def test_a_cast_that_makes_the_operand_is_not_blamed_for_reads_after_the_kernel(cases: Cases) -> None:
     # XLA makes the kernel's operand by the very cast that the bias gradient asks for; the reduction runs after the kernel,
     # and on an H200 the gradient is right (docs/measurements)
     assert cases[f"bf16_flce[False-True-{SMALL}]"].outputs["bias"] is Verdict.LATENT
@@ -216,7 +216,7 @@ def test_two_losses_meet_in_one_buffer_where_each_made_rows_of_its_own(cases: Ca
     assert finding.message.startswith("two calls of `cross_entropy_kernel` overwrite two values of the program")
 
 
-def test_what_a_kernel_leaves_that_has_read_a_wrong_value_is_wrong_too(cases: Cases) -> None:
+def test_a_kernel_that_reads_a_wrong_value_leaves_a_wrong_one(cases: Cases) -> None:
     # XLA runs the second kernel first: neither gradient is what program order leaves, though both kernels have written
     case = cases["two_losses[other-hidden]"]
     assert {case.outputs["input"], case.outputs["other_input"]} == {Verdict.CLOBBERED}
@@ -264,7 +264,7 @@ def test_two_wrong_operations_of_one_fusion_are_two_findings_where_they_make_dif
 
 
 @EACH_LEVEL
-def test_every_verdict_rests_on_the_buffer_assignment_and_nothing_is_left_out(table: CheckReport) -> None:
+def test_every_verdict_uses_the_buffer_assignment_and_covers_everything(table: CheckReport) -> None:
     for case in table.cases:
         assert case.coverage.buffer_assignment
         assert case.coverage.not_covered == ()
@@ -273,7 +273,7 @@ def test_every_verdict_rests_on_the_buffer_assignment_and_nothing_is_left_out(ta
 
 
 @EACH_LEVEL
-def test_the_json_form_of_all_of_it_meets_the_schema(table: CheckReport) -> None:
+def test_the_json_report_of_all_cases_meets_the_schema(table: CheckReport) -> None:
     form = json.loads(render_json(table, exit_code=0))
     assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(form)) == []
     assert [case["id"] for case in form["cases"]] == [case.id for case in table.cases]

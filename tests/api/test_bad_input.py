@@ -1,4 +1,4 @@
-"""What cannot be done is said in one line that names it, with its exit code, and leaves nothing behind."""
+"""A wrong request gives one line that names it, its exit code, and no incomplete files."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def troubles(folder: Path, check: Check, own_cache: Path) -> dict[str, CaseRepor
         ((), "no folder `cases`"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_one_line_that_names_it(
+def test_a_wrong_request_is_one_line_that_names_it(
     words: tuple[str, ...], said: str, folder: Path, run_cli: RunCli
 ) -> None:
     outcome = run_cli("check", *words, cwd=folder)
@@ -79,7 +79,7 @@ def test_a_file_that_does_not_import_names_its_line(tmp_path: Path, check: Check
     assert "\n" not in str(caught.value)
 
 
-def test_an_expectation_that_means_nothing_is_an_input_error(tmp_path: Path, check: Check) -> None:
+def test_an_expectation_that_cannot_be_parsed_is_an_input_error(tmp_path: Path, check: Check) -> None:
     (tmp_path / "odd.py").write_text(TROUBLES.replace('"works",', '"works", expected="stale",'))
     with pytest.raises(InputError, match=r"expected `fresh`, `hazard` or a mapping as expectation but got `stale`"):
         check(tmp_path / "odd.py")
@@ -108,7 +108,7 @@ def test_an_expectation_that_means_nothing_is_an_input_error(tmp_path: Path, che
         ("__import__('sys').exit(3)", "case.py` does not import: .*SystemExit: 3"),
     ],
 )
-def test_a_case_that_cannot_be_meant_is_said_with_its_file_and_ends_with_2(
+def test_an_impossible_case_is_an_error_with_its_file_and_exit_code_2(
     case: str, said: str, tmp_path: Path, run_cli: RunCli
 ) -> None:
     (tmp_path / "case.py").write_text(
@@ -142,9 +142,7 @@ def test_arguments_are_taken_as_check_takes_them(arguments: str, tmp_path: Path,
 
 
 @pytest.mark.parametrize(("name", "said"), [("raises", "KeyError: 'no such key'"), ("uneven", "12"), ("axis", "`y`")])
-def test_a_case_that_cannot_be_traced_is_the_users_to_mend(
-    name: str, said: str, troubles: dict[str, CaseReport]
-) -> None:
+def test_a_case_that_cannot_be_traced_is_the_users_error(name: str, said: str, troubles: dict[str, CaseReport]) -> None:
     case = troubles[name]
     assert (case.status, case.error_exit_code) == (Status.ERROR, 2)
     assert said in case.error
@@ -159,7 +157,7 @@ def test_the_other_cases_of_that_file_are_judged(troubles: dict[str, CaseReport]
     assert troubles["works"].status is Status.NOTHING
 
 
-def test_the_command_line_ends_with_2_and_shows_no_traceback(
+def test_the_command_line_exits_with_2_and_shows_no_traceback(
     folder: Path, run_cli: RunCli, troubles: dict[str, CaseReport]
 ) -> None:
     del troubles
@@ -168,7 +166,7 @@ def test_the_command_line_ends_with_2_and_shows_no_traceback(
     assert "Traceback" not in outcome.out + outcome.err
 
 
-def test_nothing_half_written_is_left_in_the_cache(troubles: dict[str, CaseReport], own_cache: Path) -> None:
+def test_no_incomplete_file_is_left_in_the_cache(troubles: dict[str, CaseReport], own_cache: Path) -> None:
     assert troubles
     assert list(own_cache.rglob(".tmp-*")) == []
     for directory in (own_cache / "artifacts").iterdir():

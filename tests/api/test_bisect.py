@@ -1,4 +1,4 @@
-"""Real bisections through `api` and the command line: what ties the seed's case needs, and why none help when sharded."""
+"""Real bisections through `api` and the command line: the ties of the seed's case, and none for a sharded one."""
 
 import json
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Progress
+from ligerdiag.report.comparisons import Axis, Bisection
 from tests.api.conftest import ROOT, RunCli
 
 SEED = f"{ROOT / 'cases/seed_flce.py'}::seed_flce[False-float32-True-1-4-32-16]"
@@ -101,12 +101,12 @@ def test_ctrl_c_returns_what_is_known(edges: dict[str, Bisection], cache: Path) 
         (Axis.TOOLCHAINS, {"toolchain": "seed"}, "expected the toolchains to compare, and not one to use"),
     ],
 )
-def test_options_that_an_axis_has_no_use_for_are_refused(axis: Axis, changes: dict[str, Any], message: str) -> None:
+def test_options_that_an_axis_does_not_use_are_refused(axis: Axis, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         api.bisect(api.BisectOptions(selectors=(SEED,), axis=axis, **changes))
 
 
-def test_a_whole_folder_of_cases_is_too_much(cache: Path) -> None:
+def test_bisecting_a_whole_folder_of_cases_is_refused(cache: Path) -> None:
     options = api.BisectOptions(selectors=(str(ROOT / "cases"),), axis=Axis.EDGES, cache_directory=cache)
     with pytest.raises(InputError, match=r"expected the id of a case, such as `.*`, but got \d+ cases"):
         api.bisect(options)

@@ -46,7 +46,7 @@ def test_a_dump_has_the_case_s_verdicts(cases: dict[str, CaseReport], tmp_path: 
     assert [finding.rule for finding in found.findings] == ["LD022"]
 
 
-def test_without_the_program_it_is_found_and_nobody_knows_who_misses_it(
+def test_without_the_program_the_broken_alias_is_found_and_its_readers_are_unknown(
     cases: dict[str, CaseReport], tmp_path: Path, shared_cache: Path
 ) -> None:
     found = inspect(cases["fused_alias[stacked]"], tmp_path, shared_cache, whole=False)
@@ -62,7 +62,7 @@ def test_a_dump_of_the_cured_program_is_quiet(cases: dict[str, CaseReport], tmp_
     assert not found.findings
 
 
-def test_a_row_that_is_read_again_after_the_kernel_is_what_the_kernel_left(shared_cache: Path) -> None:
+def test_a_row_that_is_read_again_after_the_kernel_is_the_overwritten_one(shared_cache: Path) -> None:
     """The kernel gets the row's own address: hidden, it doubles the row in its place, which is what is meant; declared, its
     output lies elsewhere, and that is stored into the row. An H200 agrees with the same programs of jax-triton 0.4."""
     options = api.CheckOptions(selectors=(row_by_row.__file__,), cache_directory=shared_cache, replay=False)

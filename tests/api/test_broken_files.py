@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import validate
 
-from ligerdiag.render.json import load_schema
+from ligerdiag.report.json import load_schema
 from tests.api.conftest import RunCli
 
 GOOD = "from ligerdiag import Arg, Case\nCASE = Case(name='good', function=lambda x: x, args=(Arg(shape=(4,)),){})\n"
@@ -54,7 +54,7 @@ def test_a_file_that_hangs_is_ended_and_has_its_report(tmp_path: Path, run_cli: 
 
 
 @pytest.mark.parametrize("name", ["syntax", "killed", "nowhere"])
-def test_a_request_that_cannot_be_met_is_a_report_for_a_program(name: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_wrong_request_is_a_report_for_programs(name: str, tmp_path: Path, run_cli: RunCli) -> None:
     if name in BROKEN:
         (tmp_path / f"{name}.py").write_text(BROKEN[name])
     outcome = run_cli("check", f"{name}.py", "--format", "json", "--no-replay", cwd=tmp_path)

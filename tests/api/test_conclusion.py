@@ -1,4 +1,4 @@
-"""From verdicts and numbers to a status: a contradiction between them outweighs what was expected."""
+"""From verdicts and numbers to a status: a contradiction between them outweighs the expectation."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
 from ligerdiag.errors import CompileError
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, Identity, Status, leave_undone, refuse
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import make_device, make_judged, make_numbers, make_refused, make_replay, make_report
 
 OUTPUTS = {"w": Verdict.STALE, "loss": Verdict.FRESH}
@@ -29,19 +29,19 @@ def test_numbers_that_agree_leave_the_status_to_the_expectation() -> None:
 
 
 @pytest.mark.parametrize("expected", [None, "fresh", "hazard", {"w": "stale"}])
-def test_a_disagreement_is_3_whatever_was_expected(expected: object) -> None:
+def test_a_disagreement_exits_with_3_whatever_was_expected(expected: object) -> None:
     case = judge(expected, make_replay(CONTRARY))
     assert case.status is Status.DISAGREEMENT
     assert [one.output for one in case.disagreements] == ["w"]
     assert code_of(case) == 3
 
 
-def test_a_mismatch_is_still_told_beside_a_disagreement() -> None:
+def test_a_mismatch_is_still_reported_beside_a_disagreement() -> None:
     case = judge({"w": "fresh"}, make_replay(CONTRARY))
     assert case.mismatch == "expected `w` fresh but it is stale"
 
 
-def test_what_was_not_replayed_changes_nothing() -> None:
+def test_a_case_without_a_replay_keeps_its_status() -> None:
     refused = make_refused(ReplayState.TOO_LARGE, "42 s")
     for replay in (None, refused):
         assert judge("hazard", replay).status is Status.EXPECTED
@@ -75,7 +75,7 @@ def test_without_an_expectation_it_is_a_finding_that_fails_the_run() -> None:
     assert "device stale 1.3e+04, STALE by its own schedule" in text
 
 
-def test_what_a_device_computes_beside_the_reference_is_an_open_question_without_a_replay() -> None:
+def test_a_device_that_differs_from_the_reference_is_undecided_without_a_replay() -> None:
     fresh = {"input": Verdict.FRESH, "loss": Verdict.FRESH}
     alone = make_device(
         verdicts={"input": "fresh", "loss": "fresh"}, intended_from="reference (replay was not asked for)"
@@ -83,4 +83,4 @@ def test_what_a_device_computes_beside_the_reference_is_an_open_question_without
     case = conclude(make_judged(outputs=fresh, expected="fresh"), device=alone)
     assert (case.status, case.disagreements) == (Status.INCONCLUSIVE, ())
     assert case.coverage is not None
-    assert "only a replay tells" in case.coverage.not_covered[0]
+    assert "only a replay can show" in case.coverage.not_covered[0]

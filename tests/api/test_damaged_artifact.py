@@ -93,7 +93,7 @@ def test_a_cut_artifact_is_compiled_again_and_judged_the_same(artifact: Path, ju
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.9, 0.999])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_file_that_was_cut_before_it_was_hashed_is_told_or_judged(
+def test_a_file_cut_before_it_was_hashed_is_reported_or_judged(
     name: str, part: float, artifact: Path, judge: Judge
 ) -> None:
     data = (artifact / name).read_bytes()
@@ -103,7 +103,7 @@ def test_a_file_that_was_cut_before_it_was_hashed_is_told_or_judged(
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_bytes_that_changed_before_they_were_hashed_are_told_or_judged(name: str, artifact: Path, judge: Judge) -> None:
+def test_bytes_changed_before_they_were_hashed_are_reported_or_judged(name: str, artifact: Path, judge: Judge) -> None:
     data = (artifact / name).read_bytes()
     told = 0
     for seed in range(CHANGES):
@@ -115,7 +115,9 @@ def test_bytes_that_changed_before_they_were_hashed_are_told_or_judged(name: str
     assert 0 < told < CHANGES
 
 
-def test_the_command_line_ends_with_3_and_one_line(artifact: Path, home: Path, run_cli: RunCli, judge: Judge) -> None:
+def test_the_command_line_exits_with_3_and_prints_one_line(
+    artifact: Path, home: Path, run_cli: RunCli, judge: Judge
+) -> None:
     assert judge().cached
     (artifact / "optimized.hlo.pb").write_bytes(b"\x0a\xff not a module")
     write_manifest(artifact)

@@ -13,6 +13,8 @@ from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
 
+TRUSTED = "the effects of `forging_kernel` are declared, and trusted where the kernel could not be analysed"
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -29,22 +31,24 @@ def check(file: Path, cache: Path, effects: dict[str, object]) -> CheckReport:
     return api.check(options)
 
 
-def test_what_is_unknown_is_believed_and_the_report_says_so(folder: Path, cache: Path) -> None:
+def test_a_declaration_is_trusted_where_the_effects_are_unknown_and_the_report_says_so(
+    folder: Path, cache: Path
+) -> None:
     report = check(folder / "forges.py", cache, {"forging_kernel": {"writes": [0]}})
     (case,) = report.cases
     assert set(case.outputs.values()) == {Verdict.FRESH}
     (finding,) = case.findings
     assert finding.rule == "LD006"
     assert dict(finding.evidence)["kernel"] == "`forging_kernel` is declared, and its kernel was not followed"
-    assert report.notes == ("what `forging_kernel` does is declared, and believed where it could not be told",)
+    assert report.notes == (TRUSTED,)
 
 
-def test_without_a_declaration_of_its_own_it_stays_unknown(folder: Path, cache: Path) -> None:
+def test_a_kernel_without_a_declaration_stays_unknown(folder: Path, cache: Path) -> None:
     (case,) = check(folder / "forges.py", cache, {"another_kernel": {"writes": []}}).cases
     assert (case.status, set(case.outputs.values())) == (Status.INCONCLUSIVE, {Verdict.UNKNOWN})
 
 
-def test_a_declaration_that_the_kernel_contradicts_is_a_finding_and_not_believed(folder: Path, cache: Path) -> None:
+def test_a_declaration_that_the_kernel_contradicts_is_a_finding_and_not_trusted(folder: Path, cache: Path) -> None:
     (case,) = check(folder / "lucky.py", cache, {"double_kernel": {"writes": []}}).cases
     assert (case.status, case.outputs["columns"]) == (Status.FINDINGS, Verdict.LATENT)
     assert [finding.message for finding in case.findings if finding.rule == "LD018"] == [
@@ -52,30 +56,30 @@ def test_a_declaration_that_the_kernel_contradicts_is_a_finding_and_not_believed
     ]
 
 
-def test_what_a_case_declares_counts_before_the_configuration(folder: Path, cache: Path) -> None:
+def test_a_declaration_of_the_case_wins_over_the_configuration(folder: Path, cache: Path) -> None:
     code = FORGED_POINTER.code.replace('name="forges"', 'name="own", effects={"forging_kernel": {"writes": []}}')
     (folder / "own.py").write_text(code)
     report = check(folder / "own.py", cache, {"forging_kernel": {"writes": [0]}})
     (case,) = report.cases
     assert (set(case.outputs.values()), case.findings) == ({Verdict.FRESH}, ())
-    assert report.notes == ("what `forging_kernel` does is declared, and believed where it could not be told",)
+    assert report.notes == (TRUSTED,)
 
 
-def test_a_declaration_of_a_case_that_means_nothing_is_an_error(folder: Path, cache: Path) -> None:
+def test_a_wrong_declaration_of_a_case_is_an_error(folder: Path, cache: Path) -> None:
     code = FORGED_POINTER.code.replace('name="forges"', 'name="odd", effects={"forging_kernel": {"writes": ["x"]}}')
     (folder / "odd.py").write_text(code)
     with pytest.raises(InputError, match=r"for `writes` in `effects` of case `odd` for `forging_kernel` but got 'x'"):
         check(folder / "odd.py", cache, {})
 
 
-def test_the_command_line_hands_the_declarations_of_the_file_on(folder: Path, run_cli: RunCli, tmp_path: Path) -> None:
+def test_the_command_line_passes_on_the_declarations_of_the_file(folder: Path, run_cli: RunCli, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text("[tool.ligerdiag.effects.forging_kernel]\nwrites = []\n")
     words = ("forges.py", "--no-replay")
     assert run_cli("check", *words, cwd=folder).code == 1
     outcome = run_cli("check", *words, "--config", config, cwd=folder)
     assert outcome.code == 0
-    assert "note: what `forging_kernel` does is declared" in outcome.out
+    assert "note: the effects of `forging_kernel` are declared" in outcome.out
 
 
 LIBRARY = """
@@ -109,7 +113,7 @@ CASES = tuple(Case(name=f.__name__, function=f, args=(Arg(shape=(16, 16)),)) for
 
 
 @pytest.mark.parametrize("is_trusted", [False, True])
-def test_what_a_librarys_call_aliases_is_known_and_the_rest_where_it_is_trusted(
+def test_aliases_of_a_librarys_call_are_known_and_other_writes_only_if_declared(
     is_trusted: bool, folder: Path, cache: Path
 ) -> None:
     file = folder / "library.py"
@@ -133,6 +137,6 @@ def test_what_a_librarys_call_aliases_is_known_and_the_rest_where_it_is_trusted(
         )
         assert finding.help.endswith("under `[tool.ligerdiag.effects.lib_log]`: `writes = [0]`")
         assert report.notes == (
-            "what `lib_*` does is declared, and believed of a library's calls without side effects: they overwrite what"
-            " their outputs alias, and no more",
+            "the effects of `lib_*` are declared, and trusted for calls of a library without side effects: they overwrite"
+            " only operands that their outputs alias",
         )

@@ -1,4 +1,4 @@
-"""Two compiles side by side, of a case on two GPUs and of what these left behind."""
+"""Two compiles of a case on two GPUs, compared as cases and as artifacts."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.cli.exit_codes import compute_difference_code
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Difference, DifferenceReport
+from ligerdiag.report.comparisons import Difference, DifferenceReport
 
 HIDDEN = "seed_flce[False-float32-True-1-4-32-16]"
 TIED = "seed_flce[True-float32-True-1-4-32-16]"
@@ -41,7 +41,7 @@ def test_the_verdict_depends_on_the_gpu_and_the_readers_that_moved_say_why(gpus:
     assert one.differs
 
 
-def test_what_is_tied_down_is_the_same_on_both(gpus: DifferenceReport) -> None:
+def test_a_forced_order_is_the_same_on_both_gpus(gpus: DifferenceReport) -> None:
     one = find(gpus, TIED)
     assert not one.differs
     (write,) = one.writes
@@ -50,7 +50,7 @@ def test_what_is_tied_down_is_the_same_on_both(gpus: DifferenceReport) -> None:
     assert compute_difference_code(gpus) == 1
 
 
-def test_labels_are_the_users_words(gpus: DifferenceReport) -> None:
+def test_labels_are_the_names_that_the_user_gave(gpus: DifferenceReport) -> None:
     assert [side.label for side in gpus.differences[0].sides] == ["a100", "h100"]
     assert [side.report.target for side in gpus.differences[0].sides] == ["a100", "h100"]
 
@@ -91,7 +91,9 @@ def test_a_dump_without_tags_shows_the_same_readers(gpus: DifferenceReport, cach
         ({"subjects": ("a",), "targets": ("a100", "h100"), "module": "*"}, "`--module` chooses among the modules"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_told_with_a_remedy(options: dict[str, tuple[str, ...]], message: str) -> None:
+def test_subjects_that_cannot_be_compared_are_an_error_with_a_remedy(
+    options: dict[str, tuple[str, ...]], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         api.diff(api.DiffOptions(**options))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""A run that is ended before everything was done says of each case what was not."""
+"""A run that is ended early says for each case which steps were not done."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def run() -> Run:
     return one
 
 
-def test_each_case_says_what_was_not_done(run: Run) -> None:
+def test_each_case_says_which_steps_were_not_done(run: Run) -> None:
     judged, replays, devices = dict(run.judged), dict(run.replays), dict(run.devices)
     run.mark_undone(Ending.TERMINATE, "default", replay=True, device=True)
     done, replayed, compiled, broken, unseen = run.order
@@ -51,12 +51,12 @@ def test_each_case_says_what_was_not_done(run: Run) -> None:
     assert case.source == "/mine.py"
 
 
-def test_what_nobody_asked_for_is_not_missed(run: Run) -> None:
+def test_steps_that_were_not_requested_are_not_reported_as_missing(run: Run) -> None:
     run.mark_undone(Ending.TERMINATE, "default", replay=False, device=False)
     assert run.order[2] not in {*run.replays, *run.devices}
 
 
-def test_modules_that_inspect_did_not_come_to_are_not_checked(tmp_path: Path) -> None:
+def test_modules_after_the_end_of_the_run_are_not_checked(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.txt").write_text(
             f"HloModule {name}, is_scheduled=true\n\nENTRY main {{\n  ROOT p = f32[] parameter(0)\n}}\n"

@@ -7,9 +7,9 @@ through layers that are one computation called several times, through a loop, a 
 import pytest
 
 from ligerdiag import api
-from ligerdiag.judgement.causes import list_causes, list_reads
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport
+from ligerdiag.report.causes import list_causes, list_reads
 
 PROGRAMS = """\
 import jax

@@ -13,10 +13,10 @@ from junitparser import JUnitXml
 from ligerdiag import api
 from ligerdiag.api.judging import find_file
 from ligerdiag.cli.main import main
-from ligerdiag.cli.report_output import SUMMARY, Format
+from ligerdiag.cli.output import SUMMARY, Format
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CheckReport, Status
-from ligerdiag.render.json import load_schema
+from ligerdiag.report.json import load_schema
 from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
 from tests.api.conftest import Check, RunCli
 

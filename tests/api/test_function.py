@@ -165,7 +165,7 @@ def test_the_second_answer_is_from_the_cache_until_a_file_changes(
     assert (changed.status, changed.outputs["x"]) == (Status.NOTHING, Verdict.FRESH)
 
 
-def test_an_expectation_is_held_against_it(users: Any, check_function: CheckFunction) -> None:
+def test_a_function_is_compared_with_its_expectation(users: Any, check_function: CheckFunction) -> None:
     assert check_function(users.step, *ARGS, expected="hazard").status is Status.EXPECTED
     assert check_function(users.step, *ARGS, expected="fresh").status is Status.UNEXPECTED
     named = check_function(users.step, *ARGS, expected={"x": "stale"}, name="mine", mesh={"d": 2})
@@ -182,7 +182,7 @@ def test_a_function_that_raises_is_in_the_report_with_its_line(check_function: C
     assert "test_function.py:" in report.error
 
 
-def test_a_module_that_does_not_import_over_there_is_raised(
+def test_a_module_that_a_worker_cannot_import_is_an_error(
     users: Any, check_function: CheckFunction, tmp_path: Path
 ) -> None:
     (tmp_path / "users_modes.py").write_text("raise RuntimeError('not today')\n")
@@ -198,7 +198,7 @@ def test_a_module_that_does_not_import_over_there_is_raised(
         ({"toolchain": "none"}, "none"),
     ],
 )
-def test_a_word_that_is_none_is_an_input_error(check_function: CheckFunction, words: Any, said: str) -> None:
+def test_an_unknown_word_is_an_input_error(check_function: CheckFunction, words: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         check_function(max, Arg(shape=(2,)), Arg(shape=(2,)), **words)
 
@@ -220,7 +220,7 @@ def test_functions_of_a_script_without_a_guard_and_local_kernels_are_checked_and
             assert 'return {"total": total, "x": x * 2}' in SCRIPT.splitlines()[answer["line"] - 1]
 
 
-def test_the_process_that_asks_imports_no_framework(users: Any, cache: Path, tmp_path: Path) -> None:
+def test_the_calling_process_imports_no_framework(users: Any, cache: Path, tmp_path: Path) -> None:
     assert users
     code = (
         "import sys, numpy, ligerdiag, users_kernels\n"
@@ -233,7 +233,7 @@ def test_the_process_that_asks_imports_no_framework(users: Any, cache: Path, tmp
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=600)
 
 
-def test_a_case_file_needs_nothing_of_what_checks_it() -> None:
+def test_a_case_file_needs_nothing_of_the_checker() -> None:
     code = (
         "import sys\nfrom ligerdiag import Arg, Case, Draw\n"
         "loaded = {name for name in sys.modules if name.startswith('ligerdiag')}\n"
@@ -246,7 +246,7 @@ def test_a_case_file_needs_nothing_of_what_checks_it() -> None:
         ligerdiag.chekc  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_ctrl_c_stays_ctrl_c(monkeypatch: pytest.MonkeyPatch, check_function: CheckFunction) -> None:
+def test_ctrl_c_is_raised_in_the_caller(monkeypatch: pytest.MonkeyPatch, check_function: CheckFunction) -> None:
     def interrupt(options: Any, on_progress: Any) -> CheckReport:
         del options, on_progress
         return CheckReport(cases=(), targets=("h100",), toolchain="default", interrupted=True)
@@ -274,7 +274,7 @@ def test_several_targets_have_a_report_each(
     assert check_function(max, Arg(shape=(2,)), target="b200").target == "b200"
 
 
-def test_progress_is_told_to_who_asks(users: Any, check_function: CheckFunction) -> None:
+def test_progress_is_reported_on_request(users: Any, check_function: CheckFunction) -> None:
     told: list[str] = []
     check_function(users.step, *ARGS, on_progress=lambda progress: told.append(progress.phase))
     assert told[0] == "discover"

@@ -13,16 +13,16 @@ from xml.etree import ElementTree
 import pytest
 
 from ligerdiag import api
-from ligerdiag.judgement.causes import list_calls, list_causes, list_reads
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport
-from ligerdiag.render.html.subject import compute_articles
-from ligerdiag.render.json import render_json
-from ligerdiag.render.junit import render_junit
-from ligerdiag.render.markdown import render_github, render_markdown
-from ligerdiag.render.places import Repository
-from ligerdiag.render.sarif import render_sarif
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.case_places import Repository
+from ligerdiag.report.causes import list_calls, list_causes, list_reads
+from ligerdiag.report.html.subject import compute_articles
+from ligerdiag.report.json import render_json
+from ligerdiag.report.junit import render_junit
+from ligerdiag.report.markdown import render_github, render_markdown
+from ligerdiag.report.sarif import render_sarif
+from ligerdiag.report.terminal.full_report import render_terminal
 
 FOLDER = Path(__file__).parent / "two_mistakes"
 KERNELS = FOLDER / "toy_kernels.py"

@@ -90,7 +90,7 @@ def test_a_case_of_ten_lines_gets_its_verdict(judged: Mapping[str, CaseReport]) 
     assert find_line("maximum.py", stale.reader.line.line) == 'return {"last": last, "row": row + y}'
 
 
-def test_what_a_kernel_writes_is_read_from_the_kernel_not_from_the_case(judged: Mapping[str, CaseReport]) -> None:
+def test_a_kernels_writes_are_read_from_the_kernel_and_not_from_the_case(judged: Mapping[str, CaseReport]) -> None:
     case = judged["harmless"]
     assert case.status is Status.NOTHING
     assert set(case.outputs.values()) == {Verdict.FRESH}
@@ -106,7 +106,9 @@ def test_an_expectation_that_is_not_met_fails_though_the_program_is_right(
     assert "expected a stale, clobbered or latent output but every output is fresh" in outcome.out
 
 
-def test_the_command_line_says_what_and_where(folder: Path, judged: Mapping[str, CaseReport], run_cli: RunCli) -> None:
+def test_the_command_line_names_the_finding_and_its_place(
+    folder: Path, judged: Mapping[str, CaseReport], run_cli: RunCli
+) -> None:
     number = next(n for n, line in enumerate(FILES["maximum.py"].splitlines(), 1) if "row + y" in line)
     call = next(n for n, line in enumerate(FILES["maximum.py"].splitlines(), 1) if "triton_call(" in line)
     assert judged
@@ -143,6 +145,6 @@ def test_a_kernel_that_cannot_be_followed_is_unknown_and_never_clean(
     assert run_cli("check", "--strict", "--fail-on", "never", "forges.py", cwd=folder).code == 4
 
 
-def test_cases_of_two_files_are_two_even_under_one_id(reports: tuple[CaseReport, ...]) -> None:
+def test_cases_of_two_files_are_two_even_with_the_same_id(reports: tuple[CaseReport, ...]) -> None:
     outputs = [set(case.outputs) for case in reports if case.id == "same"]
     assert outputs == [{"last", "row"}, {"last", "other"}]

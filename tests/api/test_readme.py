@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.model.report import CheckReport
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.api.conftest import ROOT, RunCli
 
 README = ROOT / "README.md"

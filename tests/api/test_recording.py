@@ -1,4 +1,4 @@
-"""Baselines through `api`: what is recorded, what drifts, and what the run has to say of it."""
+"""Baselines through `api`: the record, the drift, and the notes of the run."""
 
 import json
 from dataclasses import replace
@@ -8,9 +8,9 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.baseline import parse_baseline, render_baseline
 from ligerdiag.model.findings import Severity
 from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.report.baseline import parse_baseline, render_baseline
 from ligerdiag.rules.schedules.ld015_schedule_drift import OTHER_VALUE, REMOVED_BARRIER
 from tests.report.samples import make_case, make_report
 
@@ -101,7 +101,7 @@ def test_a_comment_on_the_readers_line_allows_it_and_no_expectation_is_contradic
     assert report.cases[0].status is Status.EXPECTED
 
 
-def test_what_is_new_what_is_gone_and_other_versions_are_notes(project: Project) -> None:
+def test_new_and_missing_cases_and_other_versions_are_notes(project: Project) -> None:
     project.record("released.py")
     old = parse_baseline(project.baseline.read_text())
     renamed = {replace(key, case="old name"): facts for key, facts in old.entries.items()}

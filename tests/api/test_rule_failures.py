@@ -13,12 +13,12 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection import compilation as inspection
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
-from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.report import CheckReport, Status
-from ligerdiag.render.json import render_json
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.json import render_json
+from ligerdiag.report.status import conclude
+from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.rules import registry
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"
@@ -53,7 +53,7 @@ def fail(context: object) -> tuple[()]:
     raise IndexError(f"no {context.__class__.__name__.lower()}")
 
 
-def test_a_rule_that_fails_is_unknown_and_the_rest_stands(
+def test_a_rule_that_fails_is_unknown_and_the_others_count(
     artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (whole,) = run(tmp_path, artifact.directory).cases
@@ -74,7 +74,7 @@ def test_a_rule_that_fails_is_unknown_and_the_rest_stands(
     assert "rule LD009 caller-clobbered failed" in render_json(report)
 
 
-def test_what_expects_the_verdicts_is_not_as_expected_without_a_rule() -> None:
+def test_a_case_is_not_as_expected_if_a_rule_fails() -> None:
     from ligerdiag.model.findings import RuleFailure, Verdict
     from ligerdiag.model.report import Coverage
     from tests.report.samples import make_judged
@@ -97,7 +97,7 @@ def test_a_measured_rule_that_fails_keeps_its_static_findings(monkeypatch: pytes
     assert [failure.rule for failure in answers.failures] == [rule.id for rule in rules if rule.measure is not None]
 
 
-def test_a_parameter_that_is_not_there_loses_no_module(artifact: Artifact, tmp_path: Path) -> None:
+def test_a_missing_parameter_loses_no_module(artifact: Artifact, tmp_path: Path) -> None:
     (whole,) = run(tmp_path, artifact.directory).cases
     proto = HloProto.FromString((artifact.directory / OPTIMIZED).read_bytes())
     for number in range(len(proto.buffer_assignment.buffer_allocations)):

@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.api.conftest import ROOT, Check
 from tests.case_levels import LARGE, SMALL
 

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.render.json import load_schema
+from ligerdiag.report.json import load_schema
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
 
@@ -73,7 +73,7 @@ def test_without_a_suppression_both_findings_count(run: Any) -> None:
     assert report["unused_suppressions"] == []
 
 
-def test_comments_allow_what_they_stand_at_and_the_run_passes(run: Any) -> None:
+def test_a_comment_allows_findings_on_its_line_and_the_run_passes(run: Any) -> None:
     code, report = run("in_code.py", "")
     assert (code, report["cases"][0]["status"]) == (0, "allowed")
     assert report["cases"][0]["outputs"]["columns"] == "latent"
@@ -92,13 +92,13 @@ def test_a_rule_that_needs_a_replay_is_unused_only_after_one(folder: Path, run: 
     assert run_cli("check", "in_code.py", cwd=folder).code == 0
 
 
-def test_a_comment_without_a_reason_is_told_and_allows_nothing(run: Any) -> None:
+def test_a_comment_without_a_reason_is_reported_and_allows_nothing(run: Any) -> None:
     code, report = run("bare.py", "")
     assert code == 1
     assert allowed(report) == {"LD003": None, "LD006": line_of("bare.py", "allow undeclared-write")}
     (told,) = report["unused_suppressions"]
     assert (told["rule"], told["where"]) == ("LD003", line_of("bare.py", "allow LD003"))
-    assert "needs a reason" in told["message"]
+    assert "without a reason" in told["message"]
 
 
 def test_entries_of_the_configuration_allow_by_rule_and_filter(run: Any) -> None:
@@ -112,7 +112,7 @@ def test_entries_of_the_configuration_allow_by_rule_and_filter(run: Any) -> None
     assert (code, allowed(report)) == (1, {"LD003": first, "LD006": None})
 
 
-def test_an_entry_that_matches_nothing_is_told_when_its_case_was_there(run: Any) -> None:
+def test_an_entry_that_matches_nothing_is_reported_if_its_case_was_checked(run: Any) -> None:
     stale = '[[tool.ligerdiag.suppress]]\nrule = "LD001"\nreason = "r"\ncase = "CASE"\n'
     for case_id, words, code, number in (
         ("lucky", ("--strict",), 1, 1),

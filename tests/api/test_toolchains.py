@@ -1,4 +1,4 @@
-"""Toolchains through `api`: what is there, what works, and what cannot be asked for."""
+"""Toolchains through `api`: the list, the diagnosis, and requests that fail."""
 
 from pathlib import Path
 
@@ -12,15 +12,15 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, DiscoverAnswer, DiscoverRequest, Source, make_discover_job, render_answer
 from ligerdiag.model.report import CheckReport
-from ligerdiag.render.terminal.spans import compute_text
-from ligerdiag.render.terminal.summary import render_totals
-from ligerdiag.toolchains.catalogue import find_spec
+from ligerdiag.report.terminal.spans import compute_text
+from ligerdiag.report.terminal.summary import render_totals
 from ligerdiag.toolchains.environments import locate_environment
 from ligerdiag.toolchains.toolchain import Toolchain
+from ligerdiag.toolchains.toolchain_table import find_spec
 from tests.report.samples import make_case
 
 
-def test_none_but_the_default_one_is_there_at_first(tmp_path: Path) -> None:
+def test_only_the_default_toolchain_exists_at_first(tmp_path: Path) -> None:
     statuses = {status.name: status for status in api.list_toolchains(tmp_path)}
     assert list(statuses) == ["default", "seed", "0.6", "0.9", "0.10", "0.11", "0.12"]
     assert [name for name, status in statuses.items() if status.state.value == "works"] == ["default"]
@@ -41,11 +41,11 @@ def test_a_release_of_jax_is_listed_once_it_was_made(tmp_path: Path) -> None:
     assert (statuses[-1].versions["jax"], statuses[-1].state.value) == ("0.7.2", "broken"), "it has no interpreter"
 
 
-def test_a_missing_one_is_not_tried_out(tmp_path: Path) -> None:
+def test_a_missing_toolchain_is_not_tried(tmp_path: Path) -> None:
     assert [step.name for step in api.diagnose_toolchain("seed", "h100", tmp_path).steps] == ["environment"]
 
 
-def test_the_default_one_works(tmp_path: Path) -> None:
+def test_the_default_toolchain_works(tmp_path: Path) -> None:
     status = api.diagnose_toolchain("default", "h100", tmp_path)
     assert [(step.name, step.state.value) for step in status.steps] == [
         ("environment", "works"),
@@ -54,7 +54,7 @@ def test_the_default_one_works(tmp_path: Path) -> None:
     ], status.steps
 
 
-def test_a_target_that_is_no_gpu_is_why_nothing_compiles(tmp_path: Path) -> None:
+def test_a_target_that_is_no_gpu_is_the_reason_why_nothing_compiles(tmp_path: Path) -> None:
     target = tmp_path / "odd.pbtxt"
     target.write_text("gpu_device_info { cuda_compute_capability { major: 9 } no_such_field: 1 }")
     status = api.diagnose_toolchain("default", str(target), tmp_path)
@@ -67,7 +67,7 @@ def test_a_device_runs_what_the_default_toolchain_compiles() -> None:
         api.check(api.CheckOptions(device=True, toolchain="seed"))
 
 
-def test_an_expectation_for_a_toolchain_takes_the_place_of_the_usual_ones() -> None:
+def test_an_expectation_for_a_toolchain_replaces_the_usual_ones() -> None:
     source = Source(file="/f.py", root="/")
     usual = {"id": "a", "name": "a", "params": (), "source": source, "mesh": {}, "about": "", "draws": ""}
     case = CaseSpec(**usual, expected="fresh", expected_rules=("LD006",), expected_elsewhere={"old": {"x": "stale"}})  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def test_an_expectation_for_a_toolchain_takes_the_place_of_the_usual_ones() -> N
     assert (expected.expected, expected.expected_rules) == ({"x": "stale"}, None)
 
 
-def test_expectations_for_toolchains_cross_to_the_parent() -> None:
+def test_expectations_for_toolchains_reach_the_parent_process() -> None:
     source = Source(file="/f.py", root="/")
     elsewhere = {"old": {"x": "stale"}, "older": "hazard"}
     case = Case(name="a", function=print, args=(), expected="fresh", expected_elsewhere=elsewhere)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.judgement.undefined import doubt_outputs
 from ligerdiag.model.findings import Finding, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.report.status import mark_undefined
 
 FILES = Path(__file__).parent / "undefined_values"
 
@@ -45,7 +45,7 @@ def get_finding(case: CaseReport, rule: str) -> Finding:
     return finding
 
 
-def test_what_nobody_has_written_is_never_fresh_and_what_is_written_always(unwritten: dict[str, CaseReport]) -> None:
+def test_an_unwritten_value_is_never_fresh_and_a_written_one_always_is(unwritten: dict[str, CaseReport]) -> None:
     assert list_unexpected(unwritten) == {}
 
 
@@ -67,7 +67,7 @@ def test_without_numbers_what_may_hold_unwritten_elements_is_not_fresh(shared_ca
     assert {verdict for case in report.cases for verdict in case.outputs.values()} == {Verdict.UNKNOWN}
 
 
-def test_what_the_order_of_the_programs_makes_is_never_fresh(orders: dict[str, CaseReport]) -> None:
+def test_a_value_that_depends_on_the_order_of_the_programs_is_never_fresh(orders: dict[str, CaseReport]) -> None:
     assert list_unexpected(orders) == {}
 
 
@@ -82,11 +82,11 @@ def test_an_unwritten_read_names_the_call_the_line_that_reads_and_the_cure(unwri
 def test_the_first_nan_is_blamed_on_the_memory_and_not_on_the_arguments(unwritten: dict[str, CaseReport]) -> None:
     replay = unwritten["total"].replay
     assert replay is not None
-    assert "memory that nobody has written" in replay.reason
+    assert "unwritten memory" in replay.reason
     assert "arguments" not in replay.reason
 
 
-def test_configurations_that_add_to_an_output_are_told_beside_the_memory_that_they_add_to(
+def test_configurations_that_add_to_an_output_are_named_beside_the_memory_that_they_add_to(
     unwritten: dict[str, CaseReport],
 ) -> None:
     assert [one.rule for one in unwritten["splitk"].findings] == ["LD010", "LD025"]
@@ -110,12 +110,12 @@ def test_findings_that_replay_alone_makes_have_a_line(
 FINDING = Finding(rule="LD025", severity=Severity.ERROR, message="reads", outputs=("a", "b"))
 
 
-def test_only_what_counts_as_right_becomes_unknown_and_only_by_what_is_not_allowed() -> None:
+def test_only_a_right_output_becomes_unknown_and_only_by_a_finding_that_is_not_allowed() -> None:
     outputs = {"a": Verdict.FRESH, "b": Verdict.STALE, "c": Verdict.LATENT}
-    assert doubt_outputs(outputs, (FINDING,)) == {**outputs, "a": Verdict.UNKNOWN}
+    assert mark_undefined(outputs, (FINDING,)) == {**outputs, "a": Verdict.UNKNOWN}
     allowed = replace(FINDING, suppressed=Suppression(kind=SuppressionKind.CONFIG, reason="known", where="x:1"))
-    assert doubt_outputs(outputs, (allowed,)) == outputs
-    assert doubt_outputs(outputs, (replace(FINDING, rule="LD020"),)) == outputs
+    assert mark_undefined(outputs, (allowed,)) == outputs
+    assert mark_undefined(outputs, (replace(FINDING, rule="LD020"),)) == outputs
 
 
 SECOND = """\
@@ -147,7 +147,7 @@ CASE = Case(name="again", function=program, args=(Arg(shape=(8, 16)),))
 
 
 @pytest.mark.parametrize("rows", [8, 16])
-def test_what_happens_in_a_second_execution_is_said_so(rows: int, tmp_path: Path, shared_cache: Path) -> None:
+def test_a_hazard_of_a_second_execution_says_so(rows: int, tmp_path: Path, shared_cache: Path) -> None:
     """The counter is a constant that the call overwrites: the second time it begins at 8."""
     (tmp_path / "again.py").write_text(SECOND.replace("ROWS", str(rows)))
     selectors = (str(tmp_path / "again.py"),)

@@ -38,7 +38,7 @@ def reads_of(view: ScheduleView, output: str, kind: ReadKind) -> list[BufferAcce
     return [one for one in view.accesses if one.read is kind and output in one.outputs]
 
 
-def test_what_holds_of_every_view_holds_of_all_cases(reports: Reports) -> None:
+def test_the_views_of_all_cases_have_the_properties_of_every_view(reports: Reports) -> None:
     violations = {name: list(list_violations(view_of(reports, name))) for name in reports}
     assert {name: found for name, found in violations.items() if found} == {}
 
@@ -90,7 +90,7 @@ def test_an_output_that_jax_or_xla_makes_wrong_says_so_and_blames_no_kernel(name
     assert not [note for note in view.notes if "could not be told" in note]
 
 
-def test_no_right_read_is_all_that_a_wrong_output_has(reports: Reports) -> None:
+def test_a_wrong_output_has_a_read_that_is_not_right(reports: Reports) -> None:
     unexplained = {
         (name, output.name)
         for name, report in reports.items()
@@ -175,7 +175,7 @@ def test_a_loop_that_carries_the_value_leads_from_one_iteration_to_the_next(repo
     assert not any(one.read is ReadKind.STALE for one in view.accesses)
 
 
-def test_a_saved_residual_is_clobbered_behind_the_kernel(reports: Reports) -> None:
+def test_a_saved_residual_is_clobbered_after_the_kernel(reports: Reports) -> None:
     view = view_of(reports, "saved_residual[exp-perplexity-hidden]")
     (read,) = reads_of(view, "logits", ReadKind.CLOBBERED)
     assert read.place is Place.SAME_BYTES
@@ -188,13 +188,13 @@ def test_a_constant_is_defined_by_itself(reports: Reports) -> None:
     assert steps_of(view)[define.step].opcode == "constant"
 
 
-def test_what_could_not_be_followed_is_unknown_and_nothing_of_it_is_right(reports: Reports) -> None:
+def test_a_read_that_could_not_be_followed_is_unknown(reports: Reports) -> None:
     view = view_of(reports, "unknown_effect[hidden]")
     assert {buffer.unknown for buffer in view.buffers} == {True}
     assert {one.read for one in view.accesses if one.kind is AccessKind.READ} == {ReadKind.UNKNOWN}
 
 
-def test_a_declared_write_leaves_nothing_to_draw_but_the_text(reports: Reports) -> None:
+def test_a_program_with_declared_writes_has_only_its_text_to_draw(reports: Reports) -> None:
     view = view_of(reports, f"flce_modes[aliased-float32-True-{SMALL}]")
     assert (view.buffers, view.steps) == ((), ())
     assert any("output_to_operand_aliasing={" in line for line in view.text)
@@ -217,7 +217,7 @@ def test_an_artifact_that_is_inspected_has_the_view_of_the_check(reports: Report
     assert report.view == checked.view
 
 
-def test_a_view_is_only_there_if_it_is_asked_for(reports: Reports, cache: Path) -> None:
+def test_a_view_is_made_only_on_request(reports: Reports, cache: Path) -> None:
     case = "constant[hidden]"
     options = api.CheckOptions(selectors=(str(ROOT / "cases/constant.py"),), cache_directory=cache, replay=False)
     assert {report.view for report in api.check(options).cases if report.id == case} == {None}

@@ -1,4 +1,4 @@
-"""The file of a baseline: the same content is the same text, and what is no baseline is told in one line."""
+"""The file of a baseline: equal content is equal text, and any other file is refused in one line."""
 
 import json
 import os
@@ -10,15 +10,15 @@ import pytest
 
 from ligerdiag.codec import FieldError
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.baseline import MAX_BYTES, Baseline, EntryKey, load_baseline, parse_baseline, render_baseline
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Fate, Origin, ReadTime
+from ligerdiag.report.baseline import MAX_BYTES, Baseline, EntryKey, load_baseline, parse_baseline, render_baseline
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 KEY = EntryKey(case="step[a-b]", target="h100", toolchain="default")
 FULL = make_neighbourhood(
     make_reader(),
-    make_reader(source=None, side=ReadTime.ACROSS, origin=Origin.NOWHERE, op_name=""),
+    make_reader(source=None, side=ReadTime.ACROSS, origin=Origin.RECOMPUTED, op_name=""),
     copied_by=("all-gather",),
     shares=("a constant",),
 )
@@ -41,7 +41,7 @@ def change(path: str, value: Any) -> str:
     return json.dumps(top)
 
 
-def test_what_is_written_is_read_again_without_folders() -> None:
+def test_a_baseline_is_read_again_without_folders() -> None:
     text = render_baseline(BASELINE)
     assert "/home/me" not in text
     assert render_baseline(parse_baseline(text)) == text
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_again_without_folders() -> None:
     )
     assert first.readers[0].source is not None
     assert (first.readers[0].source.file, first.readers[0].source.line) == ("train.py", 41)
-    assert (first.readers[1].side, first.readers[1].origin) == (ReadTime.ACROSS, Origin.NOWHERE)
+    assert (first.readers[1].side, first.readers[1].origin) == (ReadTime.ACROSS, Origin.RECOMPUTED)
 
 
 def test_entries_are_sorted_whatever_the_order_of_the_run() -> None:
@@ -71,7 +71,7 @@ def test_entries_are_sorted_whatever_the_order_of_the_run() -> None:
     ]  # fmt: skip
 
 
-def test_joined_baselines_keep_what_the_newer_one_has_not() -> None:
+def test_joined_baselines_keep_entries_that_the_newer_one_lacks() -> None:
     other = EntryKey(case="other", target="h100", toolchain="seed")
     newer = Baseline(
         ligerdiag="2", toolchains={"seed": {"jax": "0.4.34"}}, entries={KEY: make_facts(), other: make_facts()}
@@ -101,10 +101,10 @@ def test_joined_baselines_keep_what_the_newer_one_has_not() -> None:
         (change("cases.0.writes.0.readers.0.line", -(1 << 63)), "expected no negative number for `line`"),
         (change("cases.0.writes.0.shares", [1]), "expected a string for `shares`"),
         (change("toolchains", {"default": {"jax": 1}}), "expected a string for `default`"),
-        (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "stands there twice"),
+        (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "is there twice"),
     ],
 )  # fmt: skip
-def test_what_is_no_baseline_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_baseline_is_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(FieldError, match=message):
         parse_baseline(text)
     path = tmp_path / "b.json"
@@ -124,7 +124,7 @@ def test_a_name_in_a_file_cannot_break_the_line_that_refuses_it(name: str, tmp_p
         assert len(str(caught.value)) < 2000
 
 
-def test_a_missing_file_says_how_to_record_one(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_says_how_to_record_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no baseline `.*b.json`: record one with `ligerdiag check --record"):
         load_baseline(tmp_path / "b.json")
 

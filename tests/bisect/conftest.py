@@ -1,4 +1,4 @@
-"""One laboratory for all tests: what one has compiled, the next one reads."""
+"""One runner for all tests, which share its compiles."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.trial import BisectOptions
-from ligerdiag.judgement.answers import Axis
+from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Progress
-from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.report.comparisons import Axis
+from ligerdiag.run_options import BisectOptions
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 
 type Load = Callable[[str], CaseSpec]
 
@@ -26,20 +26,20 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
 
 
 @pytest.fixture(scope="session")
-def laboratory(cache: Cache) -> Iterator[Laboratory]:
-    with Laboratory(cache=cache, tell=ignore) as laboratory:
-        yield laboratory
+def runner(cache: Cache) -> Iterator[TrialRunner]:
+    with TrialRunner(cache=cache, tell=ignore) as runner:
+        yield runner
 
 
 @pytest.fixture(scope="session")
-def load(laboratory: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Load:
+def load(runner: TrialRunner, tmp_path_factory: pytest.TempPathFactory) -> Load:
     """The case of a file with this text."""
     folder = tmp_path_factory.mktemp("files")
 
     def write_and_discover(text: str) -> CaseSpec:
         path: Path = folder / f"case_{abs(hash(text))}.py"
         path.write_text(text)
-        (case,) = laboratory.discover([str(path)])
+        (case,) = runner.discover([str(path)])
         return case
 
     return write_and_discover

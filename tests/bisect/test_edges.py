@@ -1,15 +1,15 @@
-"""Real bisections of small programs whose kernel hides what it overwrites."""
+"""Real bisections of small programs whose kernel has a hidden write."""
 
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.axes.edges import bisect_edges
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.edges import bisect_edges
+from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import CaseError
-from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Progress
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.report.comparisons import Axis
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import HARMLESS, INTEGER_OUTPUT, NO_READER, TWO_KERNELS, TWO_READERS, UNTRACEABLE
 
@@ -17,10 +17,10 @@ OPTIONS = make_options(Axis.EDGES)
 
 
 def test_all_minimal_sets_are_found_and_each_is_shown_to_need_its_tie(
-    laboratory: Laboratory, load: Load, h100: Target
+    runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     """XLA fuses the two readers, so that a tie of either puts both after the kernel."""
-    bisection = bisect_edges(laboratory, load(TWO_READERS), h100, make_options(Axis.EDGES, replay=True))
+    bisection = bisect_edges(runner, load(TWO_READERS), h100, make_options(Axis.EDGES, replay=True))
     rows = {row.label: row for row in bisection.rows}
     assert [(label, row.word, row.is_answer) for label, row in rows.items()] == [
         ("no tie", "wrong", False),
@@ -37,19 +37,19 @@ def test_all_minimal_sets_are_found_and_each_is_shown_to_need_its_tie(
 
 
 def test_a_tie_between_two_kernels_does_not_change_which_is_which(
-    laboratory: Laboratory, load: Load, h100: Target
+    runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     """A module lists them in another order when their readers are tied: a set of ties that helps was not one."""
-    bisection = bisect_edges(laboratory, load(TWO_KERNELS), h100, OPTIONS)
+    bisection = bisect_edges(runner, load(TWO_KERNELS), h100, OPTIONS)
     assert bisection.answers[0] == "exactly 2 minimal sets of ties, out of 2 possible, make every output right"
     assert not any("a tie can do harm" in note for note in bisection.notes)
 
 
-def test_a_tie_is_named_by_operation_and_line_and_by_what_is_wrong_without_it(
-    laboratory: Laboratory, load: Load, h100: Target
+def test_a_tie_is_named_by_operation_line_and_the_outputs_that_need_it(
+    runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     case = load(TWO_READERS)
-    bisection = bisect_edges(laboratory, case, h100, OPTIONS)
+    bisection = bisect_edges(runner, case, h100, OPTIONS)
     evidence = [row.evidence for row in bisection.rows if row.is_answer]
     assert [[label for label, _ in facts] for facts in evidence] == [["tie 1"], ["tie 2"]]
     texts = [text for facts in evidence for _, text in facts]
@@ -61,23 +61,21 @@ def test_a_tie_is_named_by_operation_and_line_and_by_what_is_wrong_without_it(
     )
 
 
-def test_a_kernel_that_nobody_reads_after_is_right_without_any_tie(
-    laboratory: Laboratory, load: Load, h100: Target
-) -> None:
-    bisection = bisect_edges(laboratory, load(NO_READER), h100, OPTIONS)
+def test_an_operand_without_later_readers_needs_no_tie(runner: TrialRunner, load: Load, h100: Target) -> None:
+    bisection = bisect_edges(runner, load(NO_READER), h100, OPTIONS)
     assert bisection.answers == ("right without any tie: every output is fresh",)
     assert [(row.label, row.is_answer) for row in bisection.rows] == [("no tie", True)]
     assert bisection.trials == 1
 
 
-def test_a_program_without_a_hidden_write_has_nothing_to_tie(laboratory: Laboratory, load: Load, h100: Target) -> None:
-    bisection = bisect_edges(laboratory, load(HARMLESS), h100, OPTIONS)
+def test_a_program_without_a_hidden_write_has_nothing_to_tie(runner: TrialRunner, load: Load, h100: Target) -> None:
+    bisection = bisect_edges(runner, load(HARMLESS), h100, OPTIONS)
     assert bisection.answers == ("no kernel overwrites an operand behind XLA's back: there is nothing to tie",)
     assert not bisection.is_unsettled
 
 
-def test_a_kernel_without_a_floating_output_cannot_be_tied_to(laboratory: Laboratory, load: Load, h100: Target) -> None:
-    bisection = bisect_edges(laboratory, load(INTEGER_OUTPUT), h100, OPTIONS)
+def test_a_kernel_without_a_floating_output_cannot_be_tied_to(runner: TrialRunner, load: Load, h100: Target) -> None:
+    bisection = bisect_edges(runner, load(INTEGER_OUTPUT), h100, OPTIONS)
     assert bisection.answers[0].startswith(
         "no set of ties: nothing that can be tied reads what `running_maximum` overwrites after the kernel, and `sum` is"
     )
@@ -85,13 +83,13 @@ def test_a_kernel_without_a_floating_output_cannot_be_tied_to(laboratory: Labora
     assert bisection.trials == 1
 
 
-def test_a_case_that_does_not_trace_is_the_users_error(laboratory: Laboratory, load: Load, h100: Target) -> None:
+def test_a_case_that_does_not_trace_is_the_users_error(runner: TrialRunner, load: Load, h100: Target) -> None:
     with pytest.raises(CaseError, match="untraceable"):
-        bisect_edges(laboratory, load(UNTRACEABLE), h100, OPTIONS)
+        bisect_edges(runner, load(UNTRACEABLE), h100, OPTIONS)
 
 
-def test_the_limit_is_said_and_what_was_found_is_kept(laboratory: Laboratory, load: Load, h100: Target) -> None:
-    bisection = bisect_edges(laboratory, load(TWO_READERS), h100, make_options(Axis.EDGES, limit=2))
+def test_the_limit_is_named_and_the_results_are_kept(runner: TrialRunner, load: Load, h100: Target) -> None:
+    bisection = bisect_edges(runner, load(TWO_READERS), h100, make_options(Axis.EDGES, limit=2))
     assert bisection.answers[0] == "no minimal set of ties, out of 2 possible, was confirmed within 2 trials"
     assert "there may be other sets: `--limit` allows more than 2 trials" in bisection.notes
 
@@ -104,12 +102,12 @@ def test_ctrl_c_leaves_the_smallest_set_so_far(cache: Cache, load: Load, h100: T
         if progress.best:
             raise KeyboardInterrupt
 
-    with Laboratory(cache=cache, tell=interrupt) as laboratory:
+    with TrialRunner(cache=cache, tell=interrupt) as runner:
         with pytest.raises(KeyboardInterrupt):
-            bisect_edges(laboratory, load(TWO_READERS), h100, OPTIONS)
-        assert laboratory.draft is not None
-        bisection = laboratory.finish(laboratory.draft, interrupted=True)
+            bisect_edges(runner, load(TWO_READERS), h100, OPTIONS)
+        assert runner.draft is not None
+        bisection = runner.finish(runner.draft, interrupted=True)
     assert seen[-1].best == "right with 2 ties"
     assert [(row.label, row.word) for row in bisection.rows if row.is_answer] == [("ties 1, 2", "right")]
     assert bisection.answers[-1].startswith("ties 1 (")
-    assert bisection.notes == ("what was compiled is in the cache: the same command goes on from here",)
+    assert bisection.notes == ("the compiles so far are in the cache: the same command continues",)

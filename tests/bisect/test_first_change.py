@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ligerdiag.bisect.search.searches import AnswerChange, find_changes
+from ligerdiag.bisect.search import AnswerChange, find_changes
 
 
 def _search(answers: Sequence[str | None], *, verify: bool = False) -> tuple[list[AnswerChange], list[int], bool]:
@@ -23,8 +23,8 @@ def _search(answers: Sequence[str | None], *, verify: bool = False) -> tuple[lis
 
 
 def _list_all(answers: Sequence[str | None]) -> list[AnswerChange]:
-    told = [position for position, answer in enumerate(answers) if answer is not None]
-    return [AnswerChange(before=a, after=b) for a, b in pairwise(told) if answers[a] != answers[b]]
+    answered = [position for position, answer in enumerate(answers) if answer is not None]
+    return [AnswerChange(before=a, after=b) for a, b in pairwise(answered) if answers[a] != answers[b]]
 
 
 def test_one_change_in_a_long_list_is_found_by_halving() -> None:
@@ -34,20 +34,20 @@ def test_one_change_in_a_long_list_is_found_by_halving() -> None:
     assert not is_whole
 
 
-def test_equal_ends_mean_that_everyone_is_asked() -> None:
+def test_equal_ends_mean_that_every_member_is_asked() -> None:
     changes, asked, is_whole = _search(["a", "a", "b", "a"])
     assert changes == [AnswerChange(before=1, after=2), AnswerChange(before=2, after=3)]
     assert sorted(asked) == [0, 1, 2, 3]
     assert is_whole
 
 
-def test_verifying_finds_the_changes_that_halving_passes_over() -> None:
+def test_verifying_finds_the_changes_that_halving_misses() -> None:
     answers = ["a", "b", "a", "b", "b", "b"]
     assert len(_search(answers)[0]) == 1
     assert _search(answers, verify=True)[0] == _list_all(answers)
 
 
-def test_a_member_without_an_answer_is_passed_over() -> None:
+def test_a_member_without_an_answer_is_skipped() -> None:
     assert _search(["a", None, None, "b"])[0] == [AnswerChange(before=0, after=3)]
     assert _search([None, "a", "b", None])[0] == [AnswerChange(before=1, after=2)]
 
@@ -59,7 +59,7 @@ def test_lists_in_which_nothing_can_change() -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "b", None]), max_size=12), st.booleans())
-def test_every_change_is_one_and_none_is_missed_where_everyone_was_asked(
+def test_every_reported_change_exists_and_none_is_missed_if_all_were_asked(
     answers: list[str | None], verify: bool
 ) -> None:
     changes, _, is_whole = _search(answers, verify=verify)

@@ -1,20 +1,18 @@
-"""Flags of XLA on a small case: what they do to the program, and to its verdicts."""
+"""Flags of XLA on a small case: their effects on the program and on its verdicts."""
 
 from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.axes import flags as flag_table
-from ligerdiag.bisect.axes.flags import bisect_flags, load_flags
-from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.bisect.search.rows import compare_outputs
-from ligerdiag.bisect.search.trial import Trial
+from ligerdiag.bisect import flags as flag_table
+from ligerdiag.bisect.flags import bisect_flags, load_flags
+from ligerdiag.bisect.trials import Trial, TrialRunner, compare_outputs
 from ligerdiag.codec import FieldError
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import Variation
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import HARMLESS, UNTRACEABLE
 
@@ -68,14 +66,14 @@ def use_table(text: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def flags(laboratory: Laboratory, h100: Target, tmp_path_factory: pytest.TempPathFactory) -> Bisection:
-    (case,) = laboratory.discover([CASE])
+def flags(runner: TrialRunner, h100: Target, tmp_path_factory: pytest.TempPathFactory) -> Bisection:
+    (case,) = runner.discover([CASE])
     with pytest.MonkeyPatch.context() as patch:
         use_table(TABLE, tmp_path_factory.mktemp("flags"), patch)
-        return bisect_flags(laboratory, case, h100, make_options(Axis.FLAGS, replay=True))
+        return bisect_flags(runner, case, h100, make_options(Axis.FLAGS, replay=True))
 
 
-def test_each_value_has_a_row_that_says_what_it_did_to_the_program(flags: Bisection) -> None:
+def test_each_value_has_a_row_with_its_effect_on_the_program(flags: Bisection) -> None:
     assert {row.label: row.cells.get("program") for row in flags.rows} == {
         "default": None,
         "xla_gpu_enable_latency_hiding_scheduler=false": "changed",
@@ -102,7 +100,7 @@ def test_a_flag_that_changes_verdicts_is_an_answer_and_confirmed_by_numbers(flag
     )
 
 
-def test_what_xla_refuses_is_shown_and_unsettles_nothing(flags: Bisection) -> None:
+def test_a_refused_flag_is_shown_and_unsettles_nothing(flags: Bisection) -> None:
     errors = {row.label: row.error for row in flags.rows if row.error}
     assert errors["xla_gpu_no_such_flag=1"] == "not known to this XLA"
     assert "SIDEWAYS" in errors["xla_gpu_command_buffer_scheduling_mode=SIDEWAYS"]
@@ -112,26 +110,24 @@ def test_what_xla_refuses_is_shown_and_unsettles_nothing(flags: Bisection) -> No
 
 
 def test_a_case_that_no_flag_changes_says_so(
-    laboratory: Laboratory, load: Load, h100: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: TrialRunner, load: Load, h100: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_table(TABLE, tmp_path, monkeypatch)
-    found = bisect_flags(laboratory, load(HARMLESS), h100, make_options(Axis.FLAGS, limit=4))
+    found = bisect_flags(runner, load(HARMLESS), h100, make_options(Axis.FLAGS, limit=4))
     assert found.answers == ("none of 3 settings changes a verdict: every output is fresh",)
     assert len(found.rows) == 4
     assert found.notes[0] == "of 7 settings the first 3 were tried: the limit is 4 trials"
 
 
-def test_a_case_that_cannot_be_analysed_is_not_tried_with_flags(
-    laboratory: Laboratory, load: Load, h100: Target
-) -> None:
-    found = bisect_flags(laboratory, load(UNTRACEABLE), h100, make_options(Axis.FLAGS))
+def test_a_case_that_cannot_be_analysed_is_not_tried_with_flags(runner: TrialRunner, load: Load, h100: Target) -> None:
+    found = bisect_flags(runner, load(UNTRACEABLE), h100, make_options(Axis.FLAGS))
     assert found.is_unsettled
     assert [row.label for row in found.rows] == ["default"]
     assert found.answers[0].startswith("the case could not be analysed without any flag: ")
 
 
 def test_this_xla_has_every_flag_of_the_table_and_takes_every_value(
-    laboratory: Laboratory, load: Load, h100: Target
+    runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     """All flags at once: XLA looks at the options before it compiles, and what comes of that says nothing here."""
     case = load(HARMLESS)
@@ -140,7 +136,7 @@ def test_this_xla_has_every_flag_of_the_table_and_takes_every_value(
         values.setdefault(flag.name, []).append(flag.value)
     for number in range(max(map(len, values.values()))):
         chosen = {name: choices[number % len(choices)] for name, choices in values.items()}
-        outcome = laboratory.try_one(Trial(case=case, target=h100, variation=Variation(flags=chosen)))
+        outcome = runner.try_one(Trial(case=case, target=h100, variation=Variation(flags=chosen)))
         assert "compile option" not in outcome.error
         assert "While setting option" not in outcome.error
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ligerdiag.bisect.search.searches import (
+from ligerdiag.bisect.search import (
     EXHAUSTIVE,
     Completeness,
     Knobs,
@@ -93,7 +93,7 @@ def test_a_knob_that_does_harm_is_noticed_and_does_not_hide_the_others() -> None
     assert not found.is_monotone
 
 
-def test_the_limit_leaves_what_is_known() -> None:
+def test_the_limit_leaves_the_results_so_far() -> None:
     holds = _contains_one_of([frozenset({0, 1}), frozenset({2, 3, 4})])
     whole, _, asked = _search(10, holds)
     assert len(whole.sets) == 2
@@ -105,7 +105,7 @@ def test_the_limit_leaves_what_is_known() -> None:
 
 
 @given(_families(8), st.integers(0, 60))
-def test_a_search_with_the_record_of_an_interrupted_one_goes_on_from_there(sets: list[Knobs], interrupted: int) -> None:
+def test_a_search_with_the_record_of_an_interrupted_one_continues(sets: list[Knobs], interrupted: int) -> None:
     holds = _contains_one_of(sets)
     whole, _, asked = _search(8, holds)
     _, search, first = _search(8, holds, limit=interrupted)
@@ -115,7 +115,7 @@ def test_a_search_with_the_record_of_an_interrupted_one_goes_on_from_there(sets:
     assert set(first).isdisjoint(second)
 
 
-def test_ctrl_c_leaves_what_was_tried() -> None:
+def test_ctrl_c_leaves_the_tried_sets() -> None:
     judged: list[Knobs] = []
 
     def judge(sets: Sequence[Knobs]) -> list[bool | None]:
@@ -134,19 +134,19 @@ def test_ctrl_c_leaves_what_was_tried() -> None:
 def test_a_set_that_could_not_be_judged_is_listed_and_does_not_hold() -> None:
     found, _, _ = _search(2, lambda knobs: None if knobs == {0} else knobs == {0, 1})
     assert found.sets == (frozenset({0, 1}),)
-    assert found.untold == (frozenset({0}),)
+    assert found.undecided == (frozenset({0}),)
 
 
-def test_each_better_set_is_told_once() -> None:
-    told: list[Knobs] = []
+def test_each_better_set_is_reported_once() -> None:
+    answered: list[Knobs] = []
 
     def judge(sets: Sequence[Knobs]) -> list[bool | None]:
         return [{3, 5} <= knobs for knobs in sets]
 
-    MinimalSetSearch(count=8, judge=judge, limit=100, on_best=told.append).run()
-    assert told[0] == frozenset(range(8))
-    assert told[-1] == frozenset({3, 5})
-    assert [len(knobs) for knobs in told] == sorted({len(knobs) for knobs in told}, reverse=True)
+    MinimalSetSearch(count=8, judge=judge, limit=100, on_best=answered.append).run()
+    assert answered[0] == frozenset(range(8))
+    assert answered[-1] == frozenset({3, 5})
+    assert [len(knobs) for knobs in answered] == sorted({len(knobs) for knobs in answered}, reverse=True)
 
 
 @given(_families(6))

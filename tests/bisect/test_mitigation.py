@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.axes import mitigation
-from ligerdiag.bisect.axes.mitigation import bisect_mitigation, render_bytes
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect import mitigation
+from ligerdiag.bisect.mitigation import bisect_mitigation, render_bytes
+from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import CaseError, InputError
-from ligerdiag.judgement.answers import Axis, Bisection
 from ligerdiag.model.findings import Attribution, DeviceOutput, DeviceRun, Verdict
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.report.comparisons import Axis, Bisection
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import TWO_READERS, make_file
 
@@ -24,17 +24,17 @@ pytestmark = pytest.mark.xdist_group("bisect")
 RUNGS = ["hidden", "trivial", "barrier", "aliased", "out_of_place"]
 
 
-def climb(laboratory: Laboratory, target: Target, selector: str = CASE, **options: object) -> Bisection:
-    (case,) = laboratory.discover([selector])
-    return bisect_mitigation(laboratory, case, target, make_options(Axis.MITIGATION, **options))
+def climb(runner: TrialRunner, target: Target, selector: str = CASE, **options: object) -> Bisection:
+    (case,) = runner.discover([selector])
+    return bisect_mitigation(runner, case, target, make_options(Axis.MITIGATION, **options))
 
 
 @pytest.fixture(scope="module")
-def ladder(laboratory: Laboratory, h100: Target) -> Bisection:
-    return climb(laboratory, h100, replay=True)
+def ladder(runner: TrialRunner, h100: Target) -> Bisection:
+    return climb(runner, h100, replay=True)
 
 
-def test_each_rung_has_its_verdicts_confirmed_by_numbers(ladder: Bisection) -> None:
+def test_each_mitigation_has_verdicts_confirmed_by_numbers(ladder: Bisection) -> None:
     assert [row.label for row in ladder.rows] == RUNGS
     assert [row.word for row in ladder.rows] == ["wrong", *["right"] * 4]
     assert {row.replay for row in ladder.rows} == {"agrees"}
@@ -42,7 +42,7 @@ def test_each_rung_has_its_verdicts_confirmed_by_numbers(ladder: Bisection) -> N
     assert not ladder.is_unsettled
 
 
-def test_each_rung_has_its_price(ladder: Bisection) -> None:
+def test_each_mitigation_has_its_price(ladder: Bisection) -> None:
     counts = {row.label: row.cells["instructions"] for row in ladder.rows}
     sizes = {row.label: int(row.cells["bytes"]) for row in ladder.rows}
     assert min(sizes.values()) > 4 * 32 * 16, "the weight's gradient at least"
@@ -56,35 +56,35 @@ def test_each_rung_has_its_price(ladder: Bisection) -> None:
     assert float(ladder.rows[0].cells["error of loss"]) < 1e-5
 
 
-def test_the_cheapest_right_rung_is_the_answer_and_each_is_described(ladder: Bisection) -> None:
+def test_the_cheapest_right_mitigation_is_the_answer_and_each_is_described(ladder: Bisection) -> None:
     assert [row.label for row in ladder.rows if row.is_answer] == ["aliased"]
     assert ladder.answers[0] == "right: `trivial`, `barrier`, `aliased` and `out_of_place`; `aliased` is the cheapest"
     assert ladder.answers[1].startswith("`hidden` is wrong: ")
     assert [answer.split("`")[1] for answer in ladder.answers[1:]] == RUNGS
 
 
-def test_without_numbers_what_may_be_lossy_is_no_cheap_cure(laboratory: Laboratory, h100: Target) -> None:
-    found = climb(laboratory, h100)
+def test_without_numbers_a_mitigation_that_may_be_lossy_is_not_the_cheapest(runner: TrialRunner, h100: Target) -> None:
+    found = climb(runner, h100)
     assert "`trivial` is right and may lose precision" in found.answers[2]
     assert found.answers[0].startswith("right: `barrier`, `aliased` and `out_of_place`")
 
 
-def test_the_rows_of_the_seed_are_a_ladder_of_two_and_say_what_is_missing(laboratory: Laboratory, h100: Target) -> None:
-    found = climb(laboratory, h100, f"{ROOT}/cases/seed_flce.py::seed_flce[True-float32-True-1-4-32-16]")
+def test_the_seed_has_two_mitigations_and_the_missing_ones_are_named(runner: TrialRunner, h100: Target) -> None:
+    found = climb(runner, h100, f"{ROOT}/cases/seed_flce.py::seed_flce[True-float32-True-1-4-32-16]")
     assert [row.label for row in found.rows] == RUNGS[:2]
     assert any("has no `barrier`, `aliased` and `out_of_place`" in note for note in found.notes)
-    assert found.answers[0] == "no rung is right without losing precision"
+    assert found.answers[0] == "no mitigation is right without losing precision"
 
 
-def test_times_of_a_device_choose_the_cheapest_of_those_that_are_exact(
-    laboratory: Laboratory, h100: Target, monkeypatch: pytest.MonkeyPatch
+def test_times_on_a_device_choose_the_cheapest_exact_mitigation(
+    runner: TrialRunner, h100: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no GPU here: its runs are by hand, all else is real."""
     times = dict(zip(RUNGS, (0.5, 0.4, 0.7, 0.8, 0.6), strict=True))
     attributions = {"hidden": Attribution.STALE, "trivial": Attribution.LOSSY, "barrier": Attribution.STALE}
 
-    def run(laboratory: Laboratory, cases: object, options: object) -> dict[str, DeviceRun]:
-        del laboratory, options
+    def run(runner: TrialRunner, cases: object, options: object) -> dict[str, DeviceRun]:
+        del runner, options
         return {case.id: make_run(case.params[0]) for case in cases}  # type: ignore[attr-defined]
 
     def make_run(name: str) -> DeviceRun:
@@ -95,7 +95,7 @@ def test_times_of_a_device_choose_the_cheapest_of_those_that_are_exact(
 
     monkeypatch.setattr(mitigation, "require_device", lambda options: None)
     monkeypatch.setattr(mitigation, "run_on_device", run)
-    found = climb(laboratory, h100, device=True)
+    found = climb(runner, h100, device=True)
     assert found.columns[-2:] == ("on the GPU", "ms")
     assert [row.cells["ms"] for row in found.rows] == ["0.5", "0.4", "0.7", "0.8", "0.6"]
     assert [row.label for row in found.rows if row.is_answer] == ["out_of_place"]
@@ -105,39 +105,39 @@ def test_times_of_a_device_choose_the_cheapest_of_those_that_are_exact(
 
 
 def test_a_case_without_siblings_is_compared_with_itself_where_every_reader_is_tied(
-    laboratory: Laboratory, h100: Target, load: Load
+    runner: TrialRunner, h100: Target, load: Load
 ) -> None:
-    found = bisect_mitigation(laboratory, load(TWO_READERS), h100, make_options(Axis.MITIGATION, replay=True))
+    found = bisect_mitigation(runner, load(TWO_READERS), h100, make_options(Axis.MITIGATION, replay=True))
     assert [(row.label, row.word) for row in found.rows] == [("as written", "wrong"), ("trivial", "right")]
     assert found.answers[0].startswith("right: `trivial`") or "losing precision" in found.answers[0]
     assert any('CASES = tuple(Case(name="two_readers", params=(word,)' in note for note in found.notes)
     assert not any("has no `barrier`" in note for note in found.notes)
     named = load(TWO_READERS.replace('name="two_readers"', 'name="two_readers", mitigation="hidden"'))
-    again = bisect_mitigation(laboratory, named, h100, make_options(Axis.MITIGATION))
+    again = bisect_mitigation(runner, named, h100, make_options(Axis.MITIGATION))
     assert [row.label for row in again.rows] == ["hidden", "trivial"]
 
 
-def test_where_nothing_is_overwritten_the_case_stands_alone(laboratory: Laboratory, h100: Target, load: Load) -> None:
-    found = bisect_mitigation(laboratory, load(NO_KERNEL), h100, make_options(Axis.MITIGATION))
+def test_a_case_without_a_hidden_write_has_one_mitigation(runner: TrialRunner, h100: Target, load: Load) -> None:
+    found = bisect_mitigation(runner, load(NO_KERNEL), h100, make_options(Axis.MITIGATION))
     assert [row.label for row in found.rows] == ["as written"]
     assert any("there is nothing to tie" in note for note in found.notes)
 
 
-def test_a_case_that_does_not_trace_is_the_users_to_mend(laboratory: Laboratory, h100: Target, load: Load) -> None:
+def test_a_case_that_does_not_trace_is_an_error_of_the_user(runner: TrialRunner, h100: Target, load: Load) -> None:
     with pytest.raises(CaseError, match="KeyError"):
-        bisect_mitigation(laboratory, load(RAISES), h100, make_options(Axis.MITIGATION))
+        bisect_mitigation(runner, load(RAISES), h100, make_options(Axis.MITIGATION))
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")
 def test_a_device_that_is_not_there_is_an_input_error_before_anything_is_compiled(
-    laboratory: Laboratory, h100: Target
+    runner: TrialRunner, h100: Target
 ) -> None:
-    trials = laboratory.trials
+    trials = runner.trials
     with pytest.raises(InputError, match="needs an NVIDIA GPU"):
-        climb(laboratory, h100, device=True)
+        climb(runner, h100, device=True)
     with pytest.raises(InputError, match="not `seed`"):
-        climb(laboratory, h100, device=True, toolchain="seed")
-    assert laboratory.trials == trials
+        climb(runner, h100, device=True, toolchain="seed")
+    assert runner.trials == trials
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ligerdiag.bisect.passes.answers import PassAnswer, PassBlame, describe_answers, explain_output
-from ligerdiag.bisect.passes.history import CompilerStep, History, Moment
-from ligerdiag.bisect.passes.order_independence import Judgement, judge_module
+from ligerdiag.bisect.passes import PassAnswer, PassBlame, describe_answers, explain_output
+from ligerdiag.bisect.snapshots import CompilerStep, History, Judgement, StandingChange, judge_module
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.hlo.parse import parse_hlo
@@ -46,11 +45,11 @@ def judge(kind: str) -> Judgement:
 def make_history(*kinds: str) -> History:
     judged = [judge(kind) for kind in kinds]
     steps = [None, *[CompilerStep(name=f"pass-{n}", pipeline="pipeline", number=n) for n in range(1, len(kinds))]]
-    moments = [
-        Moment(step=step, path=Path(kind), before=judged[n - 1] if n else None, after=judged[n])
+    changes = [
+        StandingChange(step=step, path=Path(kind), before=judged[n - 1] if n else None, after=judged[n])
         for n, (step, kind) in enumerate(zip(steps, kinds, strict=True))
     ]
-    return History(moments=tuple(moments), snapshots=len(kinds), judged=len(kinds), skipped=())
+    return History(changes=tuple(changes), snapshots=len(kinds), judged=len(kinds), skipped=())
 
 
 def explain(verdict: Verdict, *kinds: str) -> PassAnswer:
@@ -65,11 +64,11 @@ def test_the_step_that_takes_away_what_forced_the_order_is_named() -> None:
     answer = explain(Verdict.LATENT, "tied", "open", "ky")
     assert (answer.blame, names(answer)) == (PassBlame.LATENT, ["pass-1"])
     assert describe_answers([answer]) == [
-        "`y` is latent, right by luck: `pass-1` (0001, in `pipeline`) has taken away what forced the order"
+        "`y` is latent, right by luck: `pass-1` (0001, in `pipeline`) removed what forced the order"
     ]
     facts = dict(answer.evidence)
     assert "needs the kernel's result: `custom-call_ld2" in facts["before"]
-    assert "needs nothing of what `double` computes" in facts["after"]
+    assert "needs no result of `double`" in facts["after"]
 
 
 def test_the_step_that_fixes_the_wrong_order_comes_before_the_one_that_allowed_it() -> None:
@@ -85,40 +84,40 @@ def test_where_nothing_ever_forced_the_order_only_the_scheduler_is_to_blame() ->
     assert describe_answers([answer])[0].endswith("and the program as XLA got it does not force the order")
 
 
-def test_what_lasts_counts_and_what_is_given_back_is_told() -> None:
+def test_the_last_loss_counts_and_earlier_losses_are_named() -> None:
     answer = explain(Verdict.STALE, "tied", "copied", "tied", "copied")
     assert (answer.blame, names(answer)) == (PassBlame.LOST, ["pass-3"])
     (sentence,) = describe_answers([answer])
     assert sentence.endswith(
-        "; `pass-1` (0001, in `pipeline`) had lost it, `pass-2` (0002, in `pipeline`) gave it back"
+        "; `pass-1` (0001, in `pipeline`) lost it for a time, `pass-2` (0002, in `pipeline`) restored it"
     )
-    assert "until then it was sure to arrive" in sentence
+    assert "the order was forced until then" in sentence
 
 
-def test_what_is_lost_from_the_start_is_no_step() -> None:
+def test_no_step_is_to_blame_for_a_value_lost_from_the_start() -> None:
     answer = explain(Verdict.STALE, "copied")
     assert (answer.blame, names(answer)) == (PassBlame.LOST, [])
-    assert "already in the program as XLA got it" in describe_answers([answer])[0]
+    assert "already in the program that XLA got" in describe_answers([answer])[0]
 
 
-def test_a_loss_that_was_given_back_with_the_wrong_order_is_the_schedules() -> None:
+def test_a_value_restored_in_the_wrong_order_is_the_fault_of_the_schedule() -> None:
     assert names(explain(Verdict.STALE, "open", "copied", "yk")) == ["pass-2"]
 
 
-def test_what_is_lost_in_the_first_snapshot_that_was_judged_is_nobodys() -> None:
+def test_no_step_is_to_blame_for_a_value_lost_in_the_first_judged_snapshot() -> None:
     history = make_history("copied")
-    first = replace(history.moments[0], step=CompilerStep(name="shardy-xla", pipeline="partitioner", number=8))
-    answer = explain_output(replace(history, moments=(first,)), "y", Verdict.STALE)
+    first = replace(history.changes[0], step=CompilerStep(name="shardy-xla", pipeline="partitioner", number=8))
+    answer = explain_output(replace(history, changes=(first,)), "y", Verdict.STALE)
     assert names(answer) == []
     assert describe_answers([answer]) == [
-        "`y` is stale already after `shardy-xla` (0008, in `partitioner`), and what came before was not judged"
+        "`y` is stale already after `shardy-xla` (0008, in `partitioner`), and earlier snapshots were not judged"
     ]
 
 
-def test_a_verdict_that_the_snapshots_do_not_show_is_untold() -> None:
-    assert explain(Verdict.STALE, "open", "ky").blame is PassBlame.UNTOLD
-    assert explain(Verdict.UNKNOWN, "open", "ky").blame is PassBlame.UNTOLD
-    assert explain(Verdict.LATENT, "tied").blame is PassBlame.UNTOLD
+def test_a_verdict_that_the_snapshots_do_not_show_is_unexplained() -> None:
+    assert explain(Verdict.STALE, "open", "ky").blame is PassBlame.UNEXPLAINED
+    assert explain(Verdict.UNKNOWN, "open", "ky").blame is PassBlame.UNEXPLAINED
+    assert explain(Verdict.LATENT, "tied").blame is PassBlame.UNEXPLAINED
 
 
 def test_outputs_with_one_reason_share_a_sentence() -> None:

@@ -1,14 +1,14 @@
-"""Real bisections over passes: what the HLO of each step says was read by hand."""
+"""Real bisections over passes, compared with the HLO of each step as a person read it."""
 
 from collections.abc import Mapping
 
 import pytest
 
-from ligerdiag.bisect.passes.passes import bisect_passes
-from ligerdiag.bisect.search.laboratory import Laboratory
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
+from ligerdiag.bisect.passes import bisect_passes
+from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.model.findings import Verdict
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
+from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import NO_READER, make_file
 
@@ -26,9 +26,9 @@ FOLDED_BEFORE_XLA = make_file(
 
 
 @pytest.fixture(scope="module")
-def bisections(laboratory: Laboratory, h100: Target) -> Mapping[str, Bisection]:
+def bisections(runner: TrialRunner, h100: Target) -> Mapping[str, Bisection]:
     options = make_options(Axis.PASSES)
-    return {case.name: bisect_passes(laboratory, case, h100, options) for case in laboratory.discover(CASES)}
+    return {case.name: bisect_passes(runner, case, h100, options) for case in runner.discover(CASES)}
 
 
 def answers(bisection: Bisection) -> dict[str, BisectionRow]:
@@ -44,7 +44,7 @@ def test_the_pass_that_folds_the_convert_is_named(bisections: Mapping[str, Bisec
     assert row.outputs == {"bias": STALE, "input": STALE, "loss": FRESH, "weight": STALE}
     before, after = sentences(row, "before")[0], sentences(row, "after")[0]
     assert "multiply(convert_element_type_ld54" in before
-    assert "reads what is overwritten" in before
+    assert "reads the overwritten value" in before
     assert "multiply(add_ld40" in after
     assert "what is overwritten is another value made from it: `convert_element_type_ld52" in after
 
@@ -57,11 +57,11 @@ def test_without_the_pass_that_folds_it_others_do(bisections: Mapping[str, Bisec
     assert any("`input` is stale, for then `triton-gemm-rewriter`" in answer for answer in without)
 
 
-def test_what_a_later_pass_gives_back_is_not_lost(bisections: Mapping[str, Bisection]) -> None:
+def test_a_value_that_a_later_pass_restores_is_not_lost(bisections: Mapping[str, Bisection]) -> None:
     """Common subexpression elimination merges the reader's own convert with the one that the kernel overwrites."""
     (answer,) = [answer for answer in bisections["bf16_flce"].answers if answer.startswith("`bias` is latent")]
     assert "right by luck: the program as XLA got it does not force the order" in answer
-    assert "`algsimp` (0003, in `pre-spmd-partitioner`) had lost it" in answer
+    assert "`algsimp` (0003, in `pre-spmd-partitioner`) lost it" in answer
     assert "`cse`" in answer
 
 
@@ -104,26 +104,26 @@ def test_every_output_that_is_not_fresh_has_an_answer_with_evidence(bisections: 
             assert (verdict is FRESH) != any(name in label.split(", ") for label in shown)
 
 
-def test_what_was_lost_before_xla_is_no_pass(laboratory: Laboratory, load: Load, h100: Target) -> None:
-    bisection = bisect_passes(laboratory, load(FOLDED_BEFORE_XLA), h100, make_options(Axis.PASSES))
+def test_no_pass_is_to_blame_for_a_value_lost_before_xla(runner: TrialRunner, load: Load, h100: Target) -> None:
+    bisection = bisect_passes(runner, load(FOLDED_BEFORE_XLA), h100, make_options(Axis.PASSES))
     assert bisection.rows[0].label == "as XLA got it"
     assert bisection.rows[0].is_answer
     assert bisection.answers == (
-        "`one` is stale already in the program as XLA got it: what the kernel wrote was lost on the way there, and no pass"
+        "`one` is stale already in the program that XLA got: what the kernel wrote was lost before, and no pass"
         " is to blame",
     )
     assert bisection.trials == 1
 
 
 def test_where_every_output_is_fresh_there_is_no_pass_to_look_for(
-    laboratory: Laboratory, load: Load, h100: Target
+    runner: TrialRunner, load: Load, h100: Target
 ) -> None:
-    bisection = bisect_passes(laboratory, load(NO_READER), h100, make_options(Axis.PASSES))
+    bisection = bisect_passes(runner, load(NO_READER), h100, make_options(Axis.PASSES))
     assert bisection.answers == ("every output is fresh: there is no pass to look for",)
     assert [row.word for row in bisection.rows] == ["right"]
 
 
-def test_a_case_that_does_not_compile_is_unsettled(laboratory: Laboratory, load: Load, h100: Target) -> None:
-    bisection = bisect_passes(laboratory, load(make_file("broken", "return missing")), h100, make_options(Axis.PASSES))
+def test_a_case_that_does_not_compile_is_unsettled(runner: TrialRunner, load: Load, h100: Target) -> None:
+    bisection = bisect_passes(runner, load(make_file("broken", "return missing")), h100, make_options(Axis.PASSES))
     assert bisection.is_unsettled
     assert "missing" in bisection.rows[0].error

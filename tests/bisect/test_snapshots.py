@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ligerdiag.bisect.passes.history import CompilerStep, find_step, list_snapshots, parse_snapshot
+from ligerdiag.bisect.snapshots import CompilerStep, find_step, list_snapshots, parse_snapshot
 
 
 def name(number: int, text: str, module: str = "module_0012.jit_step") -> Path:
@@ -24,7 +24,7 @@ def step(position: int, paths: tuple[Path, ...] = NESTED) -> CompilerStep:
     return find_step(list_snapshots(paths), position)
 
 
-def test_a_name_says_pipeline_and_passes() -> None:
+def test_the_name_of_a_snapshot_has_the_pipeline_and_passes() -> None:
     found = parse_snapshot(name(3, "reshape_mover_after_x.after_algsimp.before_simplify-sorts"))
     assert found is not None
     assert (found.module, found.number, found.pipeline) == (12, 3, "reshape_mover_after_x")
@@ -45,7 +45,7 @@ def test_a_file_after_a_pass_names_the_pass() -> None:
     assert step(1) == CompilerStep(name="shardy-xla", pipeline="spmd-partitioner", number=1)
 
 
-def test_what_a_pass_has_done_before_it_runs_a_pipeline_of_its_own_is_its_work() -> None:
+def test_changes_before_a_nested_pipeline_belong_to_the_pass_that_runs_it() -> None:
     assert step(2).label == "spmd-partitioning in spmd-partitioner"
 
 
@@ -54,7 +54,7 @@ def test_a_change_between_pipelines_is_no_pass() -> None:
     assert step(5).label == "before optimization"
 
 
-def test_a_pipeline_that_begins_again_does_not_go_on() -> None:
+def test_a_pipeline_that_begins_again_does_not_continue() -> None:
     again = name(6, "spmd-cleanup.after_pipeline-start.before_dce")
     later = name(7, "spmd-cleanup.after_dce.before_pipeline-end")
     open_ = name(3, "spmd-cleanup.after_cse.before_dce")

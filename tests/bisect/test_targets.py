@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.bisect.axes.targets import bisect_targets
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.targets import bisect_targets
+from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis, Bisection
-from ligerdiag.toolchains.catalogue import Target, list_targets
+from ligerdiag.report.comparisons import Axis, Bisection
+from ligerdiag.toolchains.gpu_targets import Target, list_targets
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import TWO_READERS, UNTRACEABLE
 
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.xdist_group("bisect")
 
 
 @pytest.fixture(scope="module")
-def gpus(laboratory: Laboratory, h100: Target) -> Bisection:
-    (case,) = laboratory.discover([CASE])
-    return bisect_targets(laboratory, case, h100, make_options(Axis.TARGETS, targets=("h100", "h200", "a100")))
+def gpus(runner: TrialRunner, h100: Target) -> Bisection:
+    (case,) = runner.discover([CASE])
+    return bisect_targets(runner, case, h100, make_options(Axis.TARGETS, targets=("h100", "h200", "a100")))
 
 
 def test_each_gpu_has_a_row_and_says_whether_it_runs_the_program_of_another(gpus: Bisection) -> None:
@@ -31,41 +31,41 @@ def test_each_gpu_has_a_row_and_says_whether_it_runs_the_program_of_another(gpus
     assert gpus.rows[0].outputs == gpus.rows[1].outputs != gpus.rows[2].outputs
 
 
-def test_what_differs_is_said_with_the_pass_and_the_instructions_at_which_the_compiles_part(gpus: Bisection) -> None:
+def test_the_pass_and_the_instructions_at_which_two_compiles_diverge_are_named(gpus: Bisection) -> None:
     change, where = gpus.answers
     assert change.startswith("from `h100` to `a100`: ")
     assert "stale -> latent" in change
     assert where.startswith(
-        "`h100` and `a100` part at `latency-hiding-scheduler` (pipeline `latency-hiding-scheduler`), which changes the"
+        "`h100` and `a100` diverge at `latency-hiding-scheduler` (pipeline `latency-hiding-scheduler`), which changes the"
         " module for `h100` alone; the first instruction that differs is `%"
     )
     assert not gpus.is_unsettled
 
 
 def test_gpus_with_the_same_verdicts_have_one_answer_and_a_single_name_means_all(
-    laboratory: Laboratory, load: Load, h100: Target
+    runner: TrialRunner, load: Load, h100: Target
 ) -> None:
-    found = bisect_targets(laboratory, load(TWO_READERS), h100, make_options(Axis.TARGETS))
+    found = bisect_targets(runner, load(TWO_READERS), h100, make_options(Axis.TARGETS))
     assert sorted(row.label for row in found.rows) == sorted(target.name for target in list_targets())
     assert found.rows[0].label == "h100"
     assert len(found.answers) == 1
     assert found.answers[0].startswith("the verdicts are the same on `h100`, ")
 
 
-def test_what_cannot_be_analysed_is_said_and_unsettles(laboratory: Laboratory, load: Load, h100: Target) -> None:
+def test_a_target_that_cannot_be_analysed_is_named_and_unsettles(runner: TrialRunner, load: Load, h100: Target) -> None:
     options = make_options(Axis.TARGETS, targets=("h100", "a100"))
-    found = bisect_targets(laboratory, load(UNTRACEABLE), h100, options)
+    found = bisect_targets(runner, load(UNTRACEABLE), h100, options)
     assert found.is_unsettled
     assert found.answers == ()
     assert found.notes == ("could not be analysed for `h100` and `a100`, see the table",)
 
 
 def test_a_target_that_is_not_there_and_one_alone_are_input_errors(
-    laboratory: Laboratory, load: Load, h100: Target
+    runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     case = load(TWO_READERS)
     with pytest.raises(InputError, match="but got `h900`"):
-        bisect_targets(laboratory, case, h100, make_options(Axis.TARGETS, targets=("h100", "h900")))
+        bisect_targets(runner, case, h100, make_options(Axis.TARGETS, targets=("h100", "h900")))
     same = (str(h100.path), "h100")
     with pytest.raises(InputError, match="expected two targets at least but got `h100` alone"):
-        bisect_targets(laboratory, case, h100, make_options(Axis.TARGETS, targets=same))
+        bisect_targets(runner, case, h100, make_options(Axis.TARGETS, targets=same))

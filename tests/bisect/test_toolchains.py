@@ -1,4 +1,4 @@
-"""Which versions changed a verdict: what cannot be asked for, and the seed's own row under real toolchains."""
+"""Which versions changed a verdict: requests that fail, and the seed's row under real toolchains."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.axes.toolchains import bisect_toolchains
-from ligerdiag.bisect.search.laboratory import Laboratory
+from ligerdiag.bisect.toolchains import bisect_toolchains
+from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis
 from ligerdiag.model.findings import Verdict
-from ligerdiag.toolchains.catalogue import Target, find_spec
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.toolchains.environments import has_environment, locate_environment
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.toolchains.toolchain_table import find_spec
 from tests.bisect.conftest import Load, ignore, make_options
 from tests.bisect.programs import TWO_READERS
 
@@ -21,42 +22,42 @@ CASES = Path(__file__).parents[2] / "cases"
 
 
 def test_environments_that_were_named_and_are_missing_are_not_made_silently(
-    laboratory: Laboratory, load: Load, h100: Target
+    runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     options = make_options(Axis.TOOLCHAINS, toolchains=("seed", "default", "0.6"))
     with pytest.raises(InputError) as caught:
-        bisect_toolchains(laboratory, load(TWO_READERS), h100, options)
+        bisect_toolchains(runner, load(TWO_READERS), h100, options)
     assert str(caught.value) == (
         "toolchains `seed` and `0.6` must be made first, which takes some GB each:"
         " `ligerdiag toolchains create seed` and `ligerdiag toolchains create 0.6`, or `--create`"
     )
-    assert not (laboratory.cache.root / "toolchains").exists()
+    assert not (runner.cache.root / "toolchains").exists()
 
 
 def test_with_nothing_but_the_default_one_there_is_nothing_to_compare(
-    laboratory: Laboratory, load: Load, h100: Target
+    runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     with pytest.raises(InputError, match="`ligerdiag toolchains create seed`"):
-        bisect_toolchains(laboratory, load(TWO_READERS), h100, make_options(Axis.TOOLCHAINS))
+        bisect_toolchains(runner, load(TWO_READERS), h100, make_options(Axis.TOOLCHAINS))
     only_one = make_options(Axis.TOOLCHAINS, toolchains=("default", "default"))
     with pytest.raises(InputError, match="expected two toolchains at least but got `default`"):
-        bisect_toolchains(laboratory, load(TWO_READERS), h100, only_one)
+        bisect_toolchains(runner, load(TWO_READERS), h100, only_one)
 
 
-def test_an_unknown_toolchain_is_named(laboratory: Laboratory, load: Load, h100: Target) -> None:
+def test_an_unknown_toolchain_is_named(runner: TrialRunner, load: Load, h100: Target) -> None:
     options = make_options(Axis.TOOLCHAINS, toolchains=("default", "jaxx"))
     with pytest.raises(InputError, match=r"expected a toolchain of .* but got `jaxx`"):
-        bisect_toolchains(laboratory, load(TWO_READERS), h100, options)
+        bisect_toolchains(runner, load(TWO_READERS), h100, options)
 
 
 def test_the_step_at_which_the_seeds_row_changed_is_named(h100: Target) -> None:
     directory = locate_environment(find_spec("seed"), Cache())
     if not has_environment(directory) and os.environ.get("LIGERDIAG_TEST_TOOLCHAINS") != "create":
         pytest.skip(f"`{directory}` is not there; LIGERDIAG_TEST_TOOLCHAINS=create makes it")
-    with Laboratory(cache=Cache(), tell=ignore) as laboratory:
-        (case,) = laboratory.discover([f"{CASES / 'seed_flce.py'}::seed_flce[False-float32-False-1-4-32-16]"])
+    with TrialRunner(cache=Cache(), tell=ignore) as runner:
+        (case,) = runner.discover([f"{CASES / 'seed_flce.py'}::seed_flce[False-float32-False-1-4-32-16]"])
         options = make_options(Axis.TOOLCHAINS, toolchains=("seed", "default"), create=True)
-        bisection = bisect_toolchains(laboratory, case, h100, options)
+        bisection = bisect_toolchains(runner, case, h100, options)
     old, new = bisection.rows
     now = current_toolchain().versions
     assert (old.label, old.word, old.cells["jax"], old.cells["triton"]) == ("seed", "right", "0.4.34", "3.1.0")

@@ -1,11 +1,11 @@
-"""What a trial is, and the one word for what came of it."""
+"""The key of a trial, and the word for its outcome."""
 
 import pytest
 
-from ligerdiag.bisect.search.trial import Outcome, Trial
+from ligerdiag.bisect.trials import Outcome, Trial
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Source, Variation
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 
 CASE = CaseSpec(
     id="a", name="a", params=(), source=Source(file="/a.py", root="/"), mesh={}, expected=None, about="", draws=""
@@ -24,7 +24,7 @@ TRIAL = Trial(case=CASE, target=load_target("h100"))
         ((), "unknown"),
     ],
 )
-def test_the_word_is_that_of_the_worst_output(verdicts: tuple[str, ...], word: str) -> None:
+def test_a_trials_word_is_that_of_its_worst_output(verdicts: tuple[str, ...], word: str) -> None:
     outputs = {f"o{number}": Verdict(verdict) for number, verdict in enumerate(verdicts)}
     outcome = Outcome(trial=TRIAL, outputs=outputs)
     assert outcome.word == word
@@ -39,7 +39,7 @@ def test_an_error_is_unknown_whatever_else_there_is() -> None:
     ("meant", "keeps"),
     [({"a": 0b01}, True), ({"a": 0b11}, True), ({"a": 0b10}, False), ({"b": 0b01}, False), ({}, False)],
 )
-def test_an_output_may_want_more_than_before_and_not_less(meant: dict[str, int], keeps: bool) -> None:
+def test_an_output_may_depend_on_more_writes_than_before_and_not_on_fewer(meant: dict[str, int], keeps: bool) -> None:
     assert Outcome(trial=TRIAL, meant=meant).wants({"a": 0b01}) is keeps
 
 

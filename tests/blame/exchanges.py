@@ -220,7 +220,7 @@ def in_three_branches(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def in_branches_that_read(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """A branch behind the kernel, in either order of the buffers, reads what was filled."""
+    """A branch after the kernel reads the filled buffer, in either order of the buffers."""
 
     def step(one: Any, two: Any) -> Any:
         change = fill(smooth_kernel, one, two)
@@ -236,7 +236,7 @@ def in_branches_that_read(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def in_branches_that_need_the_old(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """The same, and the branch needs what was there before."""
+    """The same, and the branch needs the old contents."""
 
     def step(one: Any, two: Any) -> Any:
         was = jnp.sin(two)
@@ -271,7 +271,7 @@ def once(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def needs_the_one_before(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """`sums` needs the buffer as it was, and waits for the kernel that fills it."""
+    """`sums` needs the old contents of the buffer, and waits for the kernel that fills it."""
 
     def body(state: Any, w: Any) -> Any:
         old, new = state
@@ -284,7 +284,7 @@ def needs_the_one_before(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def needs_the_new_one(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """`tops` should be of the filled buffer, and XLA sorts once, before the kernel, which waits for it."""
+    """`tops` should read the filled buffer, and XLA sorts once, before the kernel, which waits for it."""
 
     def body(state: Any, w: Any) -> Any:
         old, new = state
@@ -297,7 +297,7 @@ def needs_the_new_one(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def rotated_and_kept(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """`total` is of the third buffer before the kernel fills it, and read behind it."""
+    """`total` needs the third buffer from before the kernel fills it, and reads it after the kernel."""
 
     def body(_: Any, state: Any) -> Any:
         one, two, three, total = state
@@ -316,7 +316,7 @@ def both_of_one(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def exchanged_without_need(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """Branches give the buffer from before and from behind the kernel: the same to XLA."""
+    """Branches return the buffer from before and from after the kernel: the same value to XLA."""
 
     def body(_: Any, state: Any) -> Any:
         old, new, total = state

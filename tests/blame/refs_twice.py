@@ -100,7 +100,7 @@ def two_of_one_value(y: Any, x: Any) -> Any:
 
 
 def a_place_to_work_in(y: Any, x: Any) -> Any:
-    """Nobody wants to know the end of b."""
+    """No output needs the end of b."""
     z = jnp.zeros_like(y)
     a, b = jax.new_ref(z), jax.new_ref(z)
     call(a, b, x)

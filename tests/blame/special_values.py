@@ -1,5 +1,7 @@
-"""Programs in which XLA asks the value from before a kernel for NaNs or infinite values, where the author asks the one that
-the kernel leaves. The kernel makes no special value and removes none. And twins of them in which the read decides more."""
+"""Programs in which XLA asks the value from before a kernel for NaNs or infinite values, where the author asks the one
+that the kernel leaves. The kernel makes no special value and removes none. And twins of them in which the read decides
+more.
+"""
 
 import inspect
 from typing import Any
@@ -49,7 +51,7 @@ def quantiles(x: Any, w: Any) -> Any:
 
 
 def any_nan(x: Any, w: Any) -> Any:
-    """The author asks on both sides, and XLA once."""
+    """The program asks before and after the kernel, and XLA only once."""
     z = x @ w
     before = jnp.isnan(z).any(1)
     sums = halve(z)
@@ -92,7 +94,7 @@ def nan_mean(x: Any, w: Any) -> Any:
 
 
 def skipped_step(x: Any, w: Any) -> Any:
-    """A step that is left out where a gradient is not finite: the form of loss scaling."""
+    """A step that is skipped if a gradient is not finite, as in loss scaling."""
     z = x @ w
     sums = halve(z) + jnp.isfinite(z).all()
     return {"sums": sums, "of": jnp.where(jnp.isfinite(z).all(), w - 0.1 * z.sum(), w)}
@@ -142,7 +144,7 @@ def sorted_once(x: Any, w: Any) -> Any:
 
 
 def bound(x: Any, w: Any) -> Any:
-    """It is compared with a number, and more than special values are asked for."""
+    """The value is compared with a number, which asks for more than special values."""
     z = x @ w
     high = (z > 1.0).any(1)
     sums = halve(z) + high

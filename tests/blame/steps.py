@@ -1,8 +1,8 @@
 """Steps of several kernels that overwrite operands behind XLA's back, one of them guilty of what is wrong.
 
-A reader comes too late for the original by data flow alone: it is an operation that XLA merges with an equal one of before
-the kernel, or has to wait for what the kernel returns. It comes too early in the same way: equal operations before and
-behind a kernel are one, and the kernel waits for it.
+A reader comes too late for the original by data flow alone: XLA merges it with an equal operation from before the
+kernel, or it has to wait for the kernel's result. A reader comes too early in the same way: equal operations before and
+after a kernel are one, and the kernel waits for it.
 """
 
 import inspect
@@ -71,7 +71,7 @@ def residual_kernel(x_ptr, y_ptr, sum_ptr, N: tl.constexpr):
 
 @triton.jit
 def gate_kernel(x_ptr, y_ptr, sum_ptr, N: tl.constexpr):
-    """Takes the half of x away, and adds y."""
+    """Subtracts half of x, and adds y."""
     at = tl.program_id(0) * N + tl.arange(0, N)
     x = 0.5 * tl.load(x_ptr + at) + tl.load(y_ptr + at)
     tl.store(x_ptr + at, x)
@@ -99,7 +99,7 @@ def late(x: jax.Array, sums: jax.Array) -> jax.Array:
 
 
 def optimizer_too_early(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """`late` needs the weight from before the optimizer's step, whose gradient comes from what the loss left."""
+    """`late` needs the weight from before the optimizer's step, whose gradient the loss has computed."""
     logits = x @ m
     total = loss(logits, labels)
     norms = momentum(wide(w), m + total[:, None], logits)
@@ -117,7 +117,7 @@ def weight_too_old(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def moment_too_old(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """The same of the momentum, the second operand that the optimizer overwrites."""
+    """The same for the momentum, the second operand that the optimizer overwrites."""
     logits = x @ m
     total = loss(logits, labels)
     moment = w * 2.0
@@ -127,7 +127,7 @@ def moment_too_old(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def keys_too_new(k: Any, v: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """`late` needs the keys from before they were appended to; those come from what the norm left."""
+    """`late` needs the keys from before the append; they come from the result of the norm."""
     h = x * 2.0
     scales = norm(h)
     sums = append(wide(k), v + scales[:, None], h, h)
@@ -135,7 +135,7 @@ def keys_too_new(k: Any, v: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def values_too_new(k: Any, v: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """The same of the values, the other operand."""
+    """The same for the values, the other operand."""
     h = x * 2.0
     scales = norm(h)
     sums = append(v + scales[:, None], wide(k), h, h)
@@ -143,7 +143,7 @@ def values_too_new(k: Any, v: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def norm_then_loss(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """`second` needs the logits from before the loss; both should see what the norm left, and do."""
+    """`second` needs the logits from before the loss; both should see the result of the norm, and do."""
     h = x @ m
     scales = norm(h)
     both = h @ m + scales[:, None]
@@ -153,7 +153,7 @@ def norm_then_loss(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def two_losses(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """The gate gets what the loss left of the one cast; what the gate does itself is right."""
+    """The gate gets the result of the loss on one of the casts; its own write is right."""
     first = loss(wide(w), labels)
     second = gate(wide(w), m + first[:, None])
     return {"first": first, "second": second}
@@ -179,7 +179,7 @@ def chain_too_late(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def chain_broken(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """The residual adds a product with what was there before the norm; behind it, everybody reads what he should."""
+    """The residual adds a product with the value from before the norm; all later reads are right."""
     a, b, c = x + 1.0, x * 3.0, jnp.exp(m)
     before = a @ m
     one = norm(a) + before.sum(1)
@@ -262,8 +262,8 @@ def in_one_output(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def differentiated(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """The derivative of tanh is computed from its result, which the gate has overwritten. The cotangent comes from what the
-    loss left; the gate waits for it."""
+    """The derivative of tanh is computed from its result, which the gate has overwritten. The cotangent comes from what
+    the loss left; the gate waits for it."""
 
     @jax.custom_vjp
     def fused(h: jax.Array) -> jax.Array:

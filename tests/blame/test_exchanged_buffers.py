@@ -16,8 +16,10 @@ RIGHT = {
     **dict.fromkeys(("exchanged_by_cond", "to_and_fro"), "fresh"),
     **dict.fromkeys(("in_a_branch", "in_three_branches", "in_branches_that_read"), "fresh"),
 }
-"""The verdict on every output. `latent` are those where XLA copies a buffer that a kernel fills, in order to exchange it: no
-operand and no control edge makes the copy wait for the kernel, and in another legal order it takes the old contents."""
+"""The verdict on every output. `latent` are those where XLA copies a buffer that a kernel fills, in order to exchange
+it: no operand and no control edge makes the copy wait for the kernel, and in another legal order it takes the old
+contents.
+"""
 
 WRONG = {
     "once": {"a", "b", "sum"},

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.judgement.causes import list_causes
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.report import CaseReport
-from ligerdiag.render.html.headline import compute_headline
+from ligerdiag.report.causes import list_causes
+from ligerdiag.report.html.headline import compute_headline
 
 WRONG = ("LD001", "LD002", "LD004", "LD005", "LD008")
 
@@ -31,7 +31,9 @@ GUILTY = {
     "in_one_output": {("momentum_kernel", 0, "both"), ("gate_kernel", 0, "both")},
     "differentiated": {("gate_kernel", 0, "gradient")},
 }
-"""By case: kernel, the operand that it overwrites, and the output that is wrong for it, derived by hand from the program."""
+"""By case: kernel, the operand that it overwrites, and the output that is wrong for it, derived by hand from the
+program.
+"""
 
 
 DAY = ("optimizer_too_early", "weight_too_old", "values_too_new", "chain_too_early", "looped", "each_its_own")

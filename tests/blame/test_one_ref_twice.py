@@ -27,7 +27,7 @@ def test_one_value_as_two_operands(shared_cache: Path) -> None:
     assert finding.message.endswith("of output 0 and output 1 one is dropped")
 
 
-def test_a_lost_half_is_no_loss_of_digits(shared_cache: Path) -> None:
+def test_a_missing_half_is_no_loss_of_precision(shared_cache: Path) -> None:
     """The relative error is 0.44, and roundings come to a ten-thousandth."""
     options = api.CheckOptions(selectors=(f"{FOLDER / 'values_twice.py'}::referenced",), cache_directory=shared_cache)
     (case,) = api.check(options).cases

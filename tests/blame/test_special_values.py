@@ -18,7 +18,7 @@ ASKED = {
     "finite_guard": "a NaN or an infinite value",
     "infinite_guard": "an infinite value",
 }
-"""What the read of `of` learns, and nothing else: `of` is right on numbers without special values."""
+"""By case: the only thing that the read for `of` asks. `of` is right on numbers without special values."""
 MORE = ("any_nan", "skipped_step", "in_a_scan", "in_bfloat16", "largest", "bound")
 """In these, XLA merges another read, too, and that one uses the value: a sum, a maximum, a comparison with a number."""
 DAY = ("median", "finite_guard", "removed", "bound")
@@ -34,7 +34,7 @@ def reports(shared_cache: Path, request: pytest.FixtureRequest) -> dict[str, Cas
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_a_read_for_special_values_is_told_from_others(reports: dict[str, CaseReport], name: str) -> None:
+def test_a_read_for_special_values_is_distinguished_from_others(reports: dict[str, CaseReport], name: str) -> None:
     case = reports[name]
     assert case.outputs["of"] is Verdict.STALE
     assert case.status is Status.FINDINGS

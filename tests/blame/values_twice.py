@@ -67,7 +67,7 @@ def a_place_to_work_in(y: Any, x: Any) -> Any:
 
 
 def fill(y: Any, x: Any) -> Any:
-    """What the author of `last_kept` means."""
+    """Returns the intended result of `last_kept`."""
     return {"y": jnp.concatenate([x[: N // 2] + 10, x[N // 2 :] + 20])}
 
 

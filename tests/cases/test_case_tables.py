@@ -34,8 +34,8 @@ from cases import (
     undonated_parameter,
     unknown_effect,
 )
-from ligerdiag.judgement.expectation import parse_expected_rules
 from ligerdiag.model.case import Case
+from ligerdiag.report.status import parse_expected_rules
 
 TABLES = {
     accumulated_sum: 8,

@@ -11,13 +11,10 @@ import pytest
 import ligerdiag
 from ligerdiag.api import describe_refusal
 from ligerdiag.api.catalogue import StepState, ToolchainStatus, ToolchainStep
-from ligerdiag.bisect.search import trial as options
-from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.judgement.answers import Bisection
-from ligerdiag.judgement.suppression_entry import ConfigEntry
 from ligerdiag.model.report import CheckReport, Progress
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.report.comparisons import Bisection
+from ligerdiag.run_options import BisectOptions, CheckOptions
 from tests.report.bisection_samples import make_bisection
 from tests.report.samples import make_case, make_report
 from tools.running import Outcome
@@ -44,31 +41,6 @@ STATUSES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
-    """As the real one."""
-
-    selectors: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ("h100",)
-    jobs: int | None = None
-    timeout: float = 300.0
-    cache_directory: Path | None = None
-    refresh: bool = False
-    replay: bool = True
-    bounds: Bounds = field(default_factory=Bounds)
-    rows: bool = False
-    orders: int = 0
-    device: bool = False
-    suppress: tuple[ConfigEntry, ...] = ()
-    effects: tuple[DeclaredEffects, ...] = ()
-    source_roots: tuple[Path, ...] | None = None
-    usual_targets: tuple[str, ...] = ("h100",)
-    toolchain: str = "default"
-    baseline: Path | None = None
-    record: bool = False
-    view: bool = False
-
-
 @dataclass
 class FakeApi:
     """Answers with `report`, or raises `error`, and remembers what it was asked."""
@@ -76,10 +48,8 @@ class FakeApi:
     report: CheckReport = field(default_factory=lambda: make_report(make_case()))
     error: BaseException | None = None
     asked: list[CheckOptions] = field(default_factory=list)
-    CheckOptions: type[CheckOptions] = CheckOptions
     bisections: tuple[Bisection, ...] = field(default_factory=lambda: (make_bisection(),))
-    bisected: list[options.BisectOptions] = field(default_factory=list)
-    BisectOptions: type[options.BisectOptions] = options.BisectOptions
+    bisected: list[BisectOptions] = field(default_factory=list)
 
     def describe_refusal(self, options: CheckOptions, error: LigerdiagError) -> CheckReport:
         return describe_refusal(options, error)
@@ -93,7 +63,7 @@ class FakeApi:
         return self.report
 
     def bisect(
-        self, asked: options.BisectOptions, on_progress: Callable[[Progress], None] | None = None
+        self, asked: BisectOptions, on_progress: Callable[[Progress], None] | None = None
     ) -> tuple[Bisection, ...]:
         self.bisected.append(asked)
         if self.error is not None:

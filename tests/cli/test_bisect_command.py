@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.answers import Axis
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.report.comparisons import Axis
+from ligerdiag.run_options import BisectOptions
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.bisection_samples import make_bisection
 
@@ -19,7 +20,7 @@ def test_the_table_goes_to_standard_output_and_the_best_so_far_to_the_other(
     assert outcome.code == 0
     assert outcome.out.startswith("edges of flce[hidden] on h100, jax-0.11.2\n")
     assert outcome.err == "1/4 try a; so far: right with 2 ties\n"
-    assert api.bisected == [api.BisectOptions(selectors=("a",), axis=Axis.EDGES)]
+    assert api.bisected == [BisectOptions(selectors=("a",), axis=Axis.EDGES)]
 
 
 def test_every_option_is_passed_on(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
@@ -27,7 +28,7 @@ def test_every_option_is_passed_on(api: FakeApi, run_command: RunCommand, tmp_pa
     how = ("--no-replay", "--replay-seconds", "60", "--replay-memory", "500M", "--full", "--device", "--limit", "9")
     run_command("bisect", "a", "b.py", "--over", "toolchains", *where, *how, "-j", "3", "--timeout", "7.5")
     assert api.bisected == [
-        api.BisectOptions(
+        BisectOptions(
             selectors=("a", "b.py"),
             axis=Axis.TOOLCHAINS,
             targets=("a100", "h100"),
@@ -44,7 +45,7 @@ def test_every_option_is_passed_on(api: FakeApi, run_command: RunCommand, tmp_pa
     ]
 
 
-def test_over_targets_means_all_of_them_unless_told_otherwise(api: FakeApi, run_command: RunCommand) -> None:
+def test_over_targets_means_all_targets_unless_some_are_named(api: FakeApi, run_command: RunCommand) -> None:
     run_command("bisect", "a", "--over", "targets")
     run_command("bisect", "a", "--over", "targets", "--target", "b200")
     run_command("bisect", "a", "--over", "flags", "--toolchain", "seed")

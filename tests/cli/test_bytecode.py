@@ -1,4 +1,4 @@
-"""A command keeps the bytecode of what it imports where nobody else does."""
+"""A command keeps the bytecode of its imports in the cache if nobody else does."""
 
 import os
 import subprocess

@@ -12,7 +12,8 @@ from ligerdiag.cli.options import parse_size, parse_targets
 from ligerdiag.errors import CompileError, InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.run_options import CheckOptions
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_report
 
@@ -22,7 +23,7 @@ def test_check_prints_the_table_and_exits_with_its_code(api: FakeApi, run_comman
     assert outcome.code == 0
     assert "flce[hidden]  as expected  loss fresh" in outcome.out
     assert outcome.err == "0/1 compile flce[hidden]\n"
-    assert api.asked == [api.CheckOptions()]
+    assert api.asked == [CheckOptions()]
 
 
 def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
@@ -31,7 +32,7 @@ def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp
     with_these = ("--orders", "20", "--toolchain", "seed", "--source-root", str(tmp_path), "--source-root", "src")
     run_command("check", "a[*]", "mine.py", *where, "-j", "3", "--timeout", "7.5", "--refresh", *how, *with_these)
     assert api.asked == [
-        api.CheckOptions(
+        CheckOptions(
             selectors=("a[*]", "mine.py"),
             targets=("a100", "h100", "b200"),
             jobs=3,
@@ -89,7 +90,7 @@ def test_output_takes_the_format_and_the_table_stays(api: FakeApi, run_command: 
 
 
 @pytest.mark.parametrize("place", ["", "missing/report.json"])
-def test_an_output_that_cannot_be_written_is_said_before_any_work(
+def test_an_output_that_cannot_be_written_is_an_error_before_any_work(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, place: str
 ) -> None:
     outcome = run_command("check", "--output", str(tmp_path / place))
@@ -98,7 +99,7 @@ def test_an_output_that_cannot_be_written_is_said_before_any_work(
     assert api.asked == []
 
 
-def test_an_old_output_survives_a_run_that_fails(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+def test_an_old_output_file_survives_a_run_that_fails(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("old")
     api.error = CompileError("worker gone")
@@ -123,13 +124,13 @@ def test_an_error_cannot_colour_the_terminal(api: FakeApi, run_command: RunComma
     assert run_command("check").err == "error: no case `[red] `\n"
 
 
-def test_a_bug_of_ours_is_a_traceback(api: FakeApi, run_command: RunCommand) -> None:
+def test_a_bug_in_ligerdiag_is_a_traceback(api: FakeApi, run_command: RunCommand) -> None:
     api.error = ZeroDivisionError("ours")
     with pytest.raises(ZeroDivisionError):
         run_command("check")
 
 
-def test_ctrl_c_is_130_and_one_word(api: FakeApi, run_command: RunCommand) -> None:
+def test_ctrl_c_exits_with_130_and_prints_one_word(api: FakeApi, run_command: RunCommand) -> None:
     api.error = KeyboardInterrupt()
     outcome = run_command("check")
     assert (outcome.code, outcome.err) == (130, "interrupted\n")
@@ -220,7 +221,7 @@ def test_an_unknown_rule_is_2_with_the_rules_that_there_are(run_command: RunComm
     ("text", "size"),
     [("500M", 500 << 20), ("4G", 4 << 30), ("1.5GiB", 3 << 29), ("4 gb", 4 << 30), ("1048576", 1 << 20), ("2k", 2048)],
 )
-def test_a_size_is_read_as_people_write_it(text: str, size: int) -> None:
+def test_sizes_are_parsed_with_and_without_units(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
@@ -253,7 +254,7 @@ def test_a_command_imports_no_arrays_and_no_framework() -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     script = "import ligerdiag.cli.main as m; m.main()"
     command = f"{sys.executable} -c '{script}' check --help | head -1"
     result = subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True)

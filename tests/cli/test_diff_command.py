@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.api.checking import list_recordable, render_record
-from ligerdiag.api.comparing import DiffOptions as Options
 from ligerdiag.cli.exit_codes import FailOn, compute_difference_code, compute_exit_code
-from ligerdiag.judgement.answers import Difference, DifferenceReport
-from ligerdiag.judgement.baseline import load_baseline, parse_baseline
 from ligerdiag.model.findings import Severity, Suppression, SuppressionKind
 from ligerdiag.model.report import CaseReport, Progress, Status
+from ligerdiag.report.baseline import load_baseline, parse_baseline
+from ligerdiag.report.comparisons import Difference, DifferenceReport
+from ligerdiag.run_options import DiffOptions as Options
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_finding, make_report
 from tests.report.test_difference import FAILED, MOVED, SAME, UNPLACED, make_difference
@@ -27,7 +27,6 @@ class DiffApi(FakeApi):
 
     differences: DifferenceReport = field(default_factory=lambda: DifferenceReport(differences=(MOVED,)))
     compared: list[Options] = field(default_factory=list)
-    DiffOptions: type[Options] = Options
     load_baseline = staticmethod(load_baseline)
     list_recordable = staticmethod(list_recordable)
     render_record = staticmethod(render_record)
@@ -56,7 +55,7 @@ def test_comma_lists_are_two_sides(api: DiffApi, run_command: RunCommand) -> Non
     assert (asked.module, asked.timeout) == ("*m*", None)
 
 
-def test_the_code_is_that_of_what_was_found(api: DiffApi, run_command: RunCommand) -> None:
+def test_the_exit_code_depends_on_the_differences(api: DiffApi, run_command: RunCommand) -> None:
     outcome = run_command("diff", "a", "b")
     assert outcome.code == 1
     assert "moved from after to before the kernel" in outcome.out
@@ -82,7 +81,7 @@ def test_json_goes_to_standard_output_or_to_a_file(api: DiffApi, run_command: Ru
         ((), 5),
     ],
 )
-def test_what_weighs_most_is_the_code(differences: tuple[Difference, ...], code: int) -> None:
+def test_the_most_severe_result_is_the_exit_code(differences: tuple[Difference, ...], code: int) -> None:
     assert compute_difference_code(DifferenceReport(differences=differences)) == code
 
 

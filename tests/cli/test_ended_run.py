@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a time limit: what was known by then is shown in every form, and the rest is called not checked."""
+"""Ctrl-C, SIGTERM and a time limit: every format shows the results so far, and the rest is not checked."""
 
 import json
 import os
@@ -129,7 +129,7 @@ def assert_everything_is_told(project: Project, out: str, code: int, ended_by: s
 @pytest.mark.parametrize(
     ("number", "code", "ended_by"), [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")]
 )
-def test_a_signal_keeps_what_is_known(project: Project, number: signal.Signals, code: int, ended_by: str) -> None:
+def test_a_signal_keeps_the_results_so_far(project: Project, number: signal.Signals, code: int, ended_by: str) -> None:
     process = project.start()
     project.wait_until_blocked()
     process.send_signal(number)
@@ -138,7 +138,7 @@ def test_a_signal_keeps_what_is_known(project: Project, number: signal.Signals, 
     assert_everything_is_told(project, out, code, ended_by)
 
 
-def test_a_time_limit_keeps_what_is_known_and_is_3(project: Project) -> None:
+def test_a_time_limit_keeps_the_results_so_far_and_exits_with_3(project: Project) -> None:
     process = project.start("--time-limit", "5")  # the first case is in the cache, the second one never ends
     out, err = process.communicate()
     assert process.returncode == 3, err
@@ -169,7 +169,7 @@ def test_a_time_limit_keeps_what_is_known_and_is_3(project: Project) -> None:
     ],
     ids=["limit", "term", "term while writing", "int while writing", "term after int", "int twice"],
 )
-def test_what_comes_while_the_report_is_written_waits_but_for_a_second_ctrl_c(
+def test_signals_wait_while_the_report_is_written_except_a_second_ctrl_c(
     limit: str, work: str, after: str, out: str, code: int
 ) -> None:
     text = SHIELDED.format(limit=limit, work=work, after=after)
@@ -177,7 +177,7 @@ def test_what_comes_while_the_report_is_written_waits_but_for_a_second_ctrl_c(
     assert (done.stdout, done.returncode) == (out, code), done.stderr
 
 
-def test_a_signal_before_the_work_ends_the_process_as_ever() -> None:
+def test_a_signal_before_the_work_has_its_usual_effect() -> None:
     text = SHIELDED.partition("with work")[0].format(limit=None) + "    os.kill(os.getpid(), signal.SIGTERM)\n"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == -signal.SIGTERM

@@ -58,7 +58,7 @@ def warned(severity: Severity) -> CaseReport:
         ((NOTHING, UNSURE), 4),
     ],
 )
-def test_a_run_has_the_code_of_what_weighs_most(cases: tuple[CaseReport, ...], code: int) -> None:
+def test_a_run_has_the_exit_code_of_its_most_severe_result(cases: tuple[CaseReport, ...], code: int) -> None:
     assert compute_exit_code(make_report(*cases), fail_on=FailOn.WARNING, strict=True) == code
 
 
@@ -79,7 +79,7 @@ def test_a_terminated_run_is_143_whatever_was_found() -> None:
 @pytest.mark.parametrize(
     ("cases", "code"), [((RIGHT, UNSEEN), 3), ((WRONG, UNSEEN), 3), ((RIGHT,), 3), ((MISTAKEN,), 2)]
 )
-def test_what_a_time_limit_left_unknown_is_never_clean(cases: tuple[CaseReport, ...], code: int) -> None:
+def test_a_case_that_a_time_limit_left_unknown_is_never_clean(cases: tuple[CaseReport, ...], code: int) -> None:
     report = make_report(*cases, interrupted=True, ended_by=Ending.TIME_LIMIT)
     assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=False) == code
 
@@ -140,7 +140,7 @@ def test_the_table_has_every_code() -> None:
         (None, (Verdict.UNKNOWN, Verdict.UNKNOWN), ExitCode.AS_EXPECTED),
     ],
 )
-def test_an_expectation_of_which_nothing_is_known_is_not_met(
+def test_an_expectation_is_not_met_if_every_output_is_unknown(
     expected: str | None, verdicts: tuple[Verdict, ...], code: ExitCode
 ) -> None:
     outputs = dict(zip("ab", verdicts, strict=True))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.cli.report_output import require_html_directory, write_html
+from ligerdiag.cli.output import require_html_directory, write_html
 from ligerdiag.errors import InputError
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_report
@@ -56,13 +56,13 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         require_html_directory(tmp_path / "pages")
 
 
-def test_an_empty_directory_and_one_that_is_not_there_will_do(tmp_path: Path) -> None:
+def test_an_empty_and_a_missing_directory_are_accepted(tmp_path: Path) -> None:
     require_html_directory(tmp_path)
     require_html_directory(tmp_path / "a" / "b")
     assert not (tmp_path / "a").exists()
 
 
-def test_pages_of_an_earlier_report_go_and_other_files_stay(tmp_path: Path) -> None:
+def test_pages_of_an_earlier_report_are_removed_and_other_files_stay(tmp_path: Path) -> None:
     write_html(make_report(make_case("a"), make_case("b")), tmp_path)
     (tmp_path / "notes.html").write_text("<title>mine</title>", encoding="utf-8")
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`ligerdiag init` writes what really checks, and nothing over what is there."""
+"""`ligerdiag init` writes files that check, and overwrites nothing."""
 
 import os
 import sys
@@ -36,7 +36,7 @@ def list_files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_what_it_writes_checks_at_once_and_passes_as_a_test(run: Run, tmp_path: Path) -> None:
+def test_the_written_case_checks_at_once_and_the_written_test_passes(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     outcome = run("ligerdiag", "init")
     assert (outcome.code, list_files(tmp_path)) == (0, WRITTEN)
@@ -75,7 +75,7 @@ def test_the_starter_is_stale_as_its_text_says_when_the_declaration_is_gone(run:
     assert "loss STALE" in checked.out
 
 
-def test_it_overwrites_nothing(run: Run, tmp_path: Path) -> None:
+def test_init_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     texts = {"cases/starter.py": "# mine\n", "tests/test_schedule.py": "# mine\n"}
     texts["pyproject.toml"] = PROJECT + "\n[tool.ligerdiag.effects]\n"
     for name, text in texts.items():
@@ -83,11 +83,11 @@ def test_it_overwrites_nothing(run: Run, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     outcome = run("ligerdiag", "init")
     assert outcome.code == 0
-    assert outcome.out.count("left as it is") == 3
+    assert outcome.out.count("unchanged: ") == 3
     assert {name: (tmp_path / name).read_text() for name in texts} == texts
 
 
-def test_a_dry_run_says_what_it_would_do_and_writes_nothing(run: Run, tmp_path: Path) -> None:
+def test_a_dry_run_names_its_files_and_writes_nothing(run: Run, tmp_path: Path) -> None:
     outcome = run("ligerdiag", "init", "--dry-run")
     assert (outcome.code, list_files(tmp_path)) == (0, [])
     assert "would be written: cases/starter.py" in outcome.out
@@ -115,7 +115,7 @@ def test_without_a_place_for_the_table_it_is_shown(tmp_path: Path) -> None:
     assert "add to its table `tool`" in step.said
 
 
-def test_a_folder_that_is_none_and_a_file_that_is_no_toml_are_input_errors(run: Run, tmp_path: Path) -> None:
+def test_a_missing_folder_and_a_file_without_toml_are_input_errors(run: Run, tmp_path: Path) -> None:
     assert run("ligerdiag", "init", "nowhere").code == 2
     (tmp_path / "pyproject.toml").write_text("[tool")
     outcome = run("ligerdiag", "init")

@@ -45,13 +45,13 @@ def test_an_import_that_is_interrupted_ends_the_command(imported: str, start: st
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_each_command_is_ended_so(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_ctrl_c_during_imports_ends_each_command(words: tuple[str, ...], tmp_path: Path) -> None:
     for imported in ("typer", "ligerdiag.api"):
         done = run(imported, "script", words, tmp_path)
         assert (done.returncode, done.stderr.strip(), done.stdout) == (130, "interrupted", ""), imported
 
 
-def test_a_program_that_ignores_ctrl_c_goes_on_doing_so(tmp_path: Path) -> None:
+def test_a_program_that_ignores_ctrl_c_still_ignores_it(tmp_path: Path) -> None:
     code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + INTERRUPT.replace("sys.argv[1]", "'typer'")
     code += "sys.argv = ['ligerdiag', '--version']\nfrom ligerdiag.__main__ import main\nmain()"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""docs/cli.md is what the application says."""
+"""docs/cli.md is the help of the application."""
 
 from pathlib import Path
 

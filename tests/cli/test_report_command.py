@@ -1,7 +1,6 @@
 """`ligerdiag report`: an inspection that leaves pages."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(options)
         return REPORT
 
-    monkeypatch.setattr(api, "InspectOptions", SimpleNamespace, raising=False)
     monkeypatch.setattr(api, "inspect", inspect, raising=False)
     return asked
 
@@ -45,7 +43,7 @@ def test_report_has_a_directory_of_its_own(
     assert (tmp_path / "ligerdiag-report" / "index.html").is_file()
 
 
-def test_inspect_writes_pages_only_when_it_is_told(
+def test_inspect_writes_pages_only_on_request(
     asked: list[Any], run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

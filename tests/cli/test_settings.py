@@ -44,7 +44,9 @@ def test_strict_is_that_of_the_file_unless_given(api: FakeApi, run_command: RunC
     assert run_command("check", "--no-strict").code == 0
 
 
-def test_suppressions_are_handed_on(api: FakeApi, run_command: RunCommand, project: Path, tmp_path: Path) -> None:
+def test_suppressions_of_the_file_are_passed_on(
+    api: FakeApi, run_command: RunCommand, project: Path, tmp_path: Path
+) -> None:
     project.write_text("[tool.ligerdiag]\nstrict = true\n")
     other = tmp_path / "other.toml"
     other.write_text("[[tool.ligerdiag.suppress]]\nrule = 'LD003'\nreason = 'only logged'\n")
@@ -53,7 +55,7 @@ def test_suppressions_are_handed_on(api: FakeApi, run_command: RunCommand, proje
     assert [(entry.rule, entry.reason) for entry in asked.suppress] == [("LD003", "only logged")]
 
 
-def test_what_is_wrong_in_the_file_is_an_input_error_before_any_work(
+def test_a_wrong_key_in_the_file_is_an_input_error_before_any_work(
     api: FakeApi, run_command: RunCommand, project: Path
 ) -> None:
     project.write_text("[tool.ligerdiag]\nsupress = []\n")

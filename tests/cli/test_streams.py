@@ -41,5 +41,5 @@ def test_nothing_is_written_into_a_file_in_the_place_of_a_closed_stream(tmp_path
 def test_a_current_folder_that_is_gone_is_said_in_a_line(words: str, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     done = run(f"cd gone; rmdir ../gone; {RUN} {words}", tmp_path)
-    assert done.stderr == "error: the current folder does not exist any more: change to one that does\n"
+    assert done.stderr == "error: the current folder no longer exists: change to another one\n"
     assert (done.returncode, done.stdout) == (2, "")

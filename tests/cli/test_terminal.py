@@ -16,7 +16,7 @@ from ligerdiag.text import compute_cells, compute_printable
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 from ligerdiag.cli.exit_codes import ExitCode, FailOn
-from ligerdiag.cli.report_output import Format, Outputs, write_report
+from ligerdiag.cli.output import Format, Outputs, write_report
 from ligerdiag.model.report import Status
 from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
 long = make_finding(message="a message of many words " * 20, help="a remedy of many words " * 20)

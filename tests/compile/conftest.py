@@ -7,7 +7,7 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
-from ligerdiag.toolchains.catalogue import Target, load_target
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -1,4 +1,4 @@
-"""What an artifact holds: names, tags, kernel calls, thunks."""
+"""The content of an artifact: names, tags, kernel calls, thunks."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.artifact import Artifact
-from ligerdiag.artifacts.store import get_program
+from ligerdiag.artifacts.cache import get_program
 from ligerdiag.compile.service import CompileResult
 from ligerdiag.hlo.module import parse_tag_path
 from ligerdiag.hlo.parse import load_hlo

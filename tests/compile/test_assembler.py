@@ -10,7 +10,7 @@ from ligerdiag.artifacts.artifact import AS_WRITTEN, OPTIMIZED, THUNKS, UNOPTIMI
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.lowering import compile_job
 from ligerdiag.compile.service import Variation, compile_cases, discover_cases
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 
 CASES = Path(__file__).parents[2] / "cases"

@@ -1,4 +1,4 @@
-"""The cache: found without jax, missed when anything changed, never half written."""
+"""The cache: read without jax, missed after any change, never half written."""
 
 import fcntl
 import json
@@ -17,7 +17,7 @@ from ligerdiag.artifacts.cache import EFFECTS, Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import ArtifactError, CompileError
 from ligerdiag.model.jobs import Variation
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -100,7 +100,7 @@ def test_a_byte_that_changed_is_noticed(project: Path, pool: Pool, h100: Target)
     data = bytearray(artifact.optimized.read_bytes())
     data[-1] ^= 1
     artifact.optimized.write_bytes(data)
-    with pytest.raises(ArtifactError, match=r"`optimized.hlo.pb` has another sha256"):
+    with pytest.raises(ArtifactError, match=r"the sha256 of `optimized.hlo.pb` differs"):
         load_artifact(artifact.directory)
 
 
@@ -146,7 +146,7 @@ def test_a_compile_that_fails_leaves_nothing_behind(project: Path, pool: Pool, h
     assert not [path for path in pool.cache.artifacts.iterdir() if path.name.startswith(".")]
 
 
-def test_snapshots_of_passes_are_kept_when_asked_for(project: Path, pool: Pool, h100: Target) -> None:
+def test_snapshots_of_passes_are_kept_on_request(project: Path, pool: Pool, h100: Target) -> None:
     (case,) = discover_cases(["mine.py"], pool=pool, directory=project)
     flags = {"xla_dump_hlo_pass_re": "fusion"}
     (result,) = compile_cases([case], [h100], pool=pool, variation=Variation(flags=flags))
@@ -164,7 +164,7 @@ from pathlib import Path
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.workers.pool import Pool
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 cache, directory, selector = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 with Pool(cache=Cache(cache), jobs=1) as pool:
     cases = discover_cases([selector], pool=pool, directory=directory)
@@ -220,7 +220,7 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
     assert not any(is_running(worker) for worker in workers)
 
 
-def test_what_a_dead_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
+def test_the_remains_of_a_dead_process_are_removed_after_a_day(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     old, new = cache.allocate_scratch(), cache.allocate_scratch()
     for path in (old, new):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.artifacts.cache import INDEX, REPLAYS, Cache
-from ligerdiag.artifacts.store import find_artifact, hold_lease, is_held
+from ligerdiag.artifacts.cache import INDEX, REPLAYS, Cache, find_artifact
+from ligerdiag.artifacts.scratch_folders import hold_lease, is_held
 from ligerdiag.compile.service import CompileResult
 from ligerdiag.effects import isolated
 from ligerdiag.effects.access import create_unknown_effects

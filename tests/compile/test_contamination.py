@@ -12,7 +12,7 @@ from ligerdiag.codec import parse_object, read_str
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import CompileError
 from ligerdiag.model.jobs import Job, Source, render_request
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.workers.pool import Pool
 
 HEAD = """

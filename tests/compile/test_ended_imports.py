@@ -1,4 +1,4 @@
-"""A pool that is closed while its template imports ends that, and starts no other one for a job that waited for it."""
+"""Closing a pool while its template imports ends the template, and a waiting job starts no other one."""
 
 import subprocess
 from pathlib import Path
@@ -9,9 +9,9 @@ import pytest
 
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.jobs import Job, Source
-from ligerdiag.workers import starts
+from ligerdiag.workers import templates
 from ligerdiag.workers.pool import Pool
-from ligerdiag.workers.shared_templates import VARIABLE
+from ligerdiag.workers.templates import VARIABLE
 
 MODULE = "tests.compile.programs.never_ready"
 
@@ -20,13 +20,13 @@ def make_job(name: str) -> Job[str]:
     return Job(source=Source(module=name, root="/"), name=name, render=lambda log: f"{log}\n", parse=str)
 
 
-def test_a_job_that_waits_for_the_imports_starts_none_once_the_pool_is_closed(
+def test_a_job_that_waits_for_the_imports_starts_no_worker_after_the_pool_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     began, waits = Event(), Event()
     started: list[subprocess.Popen[bytes]] = []
-    start = starts.start_process
+    start = templates.start_process
 
     def count(*words: Any) -> Any:
         process, channel = start(*words)
@@ -34,7 +34,7 @@ def test_a_job_that_waits_for_the_imports_starts_none_once_the_pool_is_closed(
         began.set()
         return process, channel
 
-    monkeypatch.setattr(starts, "start_process", count)
+    monkeypatch.setattr(templates, "start_process", count)
     root = Path(__file__).parents[2]
     pool = Pool(jobs=2, module=MODULE, environment={"PYTHONPATH": str(root)})
     first = pool.submit(make_job("first"))

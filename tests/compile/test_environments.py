@@ -1,4 +1,4 @@
-"""Environments that uv really makes, of one small wheel that is made here: no package index is asked."""
+"""Environments that uv really makes, of one small wheel built here, without a package index."""
 
 import subprocess
 import sys
@@ -10,7 +10,6 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.catalogue import ToolchainSpec
 from ligerdiag.toolchains.environments import (
     create_environment,
     describe_toolchain,
@@ -18,6 +17,7 @@ from ligerdiag.toolchains.environments import (
     find_uv,
     locate_environment,
 )
+from ligerdiag.toolchains.toolchain_table import ToolchainSpec
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -78,7 +78,7 @@ def test_an_environment_has_the_pins_and_its_worker_finds_them(cache: Cache) -> 
     assert list_leftovers(cache) == []
 
 
-def test_an_environment_that_is_there_is_taken_as_it_is(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_environment_is_used_unchanged(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, said = make_spec(), list[str]()
     first = create_environment(spec, cache, ignore)
     monkeypatch.setattr("ligerdiag.toolchains.environments.find_uv", None)
@@ -86,7 +86,7 @@ def test_an_environment_that_is_there_is_taken_as_it_is(cache: Cache, monkeypatc
     assert said == []
 
 
-def test_two_that_want_the_same_environment_make_it_once(cache: Cache) -> None:
+def test_two_processes_make_the_same_environment_once(cache: Cache) -> None:
     spec, said = make_spec(), list[str]()
     with ThreadPoolExecutor(2) as executor:
         made = list(executor.map(lambda _: create_environment(spec, cache, said.append), range(2)))
@@ -94,20 +94,20 @@ def test_two_that_want_the_same_environment_make_it_once(cache: Cache) -> None:
     assert len([line for line in said if line.startswith("creating")]) == 1
 
 
-def test_what_is_not_as_pinned_is_told(cache: Cache) -> None:
+def test_differences_from_the_pins_are_reported(cache: Cache) -> None:
     directory = create_environment(make_spec(), cache, ignore)
     assert find_differences(make_spec(tiny_package="1.1"), directory) == ("tiny_package 1.0 instead of 1.1",)
     assert find_differences(make_spec(other="1.0"), directory) == ("no other",)
 
 
-def test_an_environment_whose_interpreter_is_gone_is_made_anew(cache: Cache) -> None:
+def test_an_environment_without_its_interpreter_is_made_again(cache: Cache) -> None:
     directory = create_environment(make_spec(), cache, ignore)
     (directory / "bin" / "python").unlink()
     assert create_environment(make_spec(), cache, ignore) == directory
     assert find_differences(make_spec(), directory) == ()
 
 
-def test_without_its_packages_it_says_what_it_needs_and_leaves_nothing(cache: Cache) -> None:
+def test_an_environment_without_packages_fails_with_a_remedy_and_leaves_nothing(cache: Cache) -> None:
     spec = make_spec(absent_package="3.0")
     with pytest.raises(
         InputError, match=r"cannot create toolchain `tiny`: it needs a package index .* uv says: "
@@ -118,13 +118,13 @@ def test_without_its_packages_it_says_what_it_needs_and_leaves_nothing(cache: Ca
     assert list((cache.root / "toolchains").iterdir()) == []
 
 
-def test_without_its_python_it_says_which_one_it_needs(cache: Cache) -> None:
+def test_an_environment_without_its_python_names_the_version(cache: Cache) -> None:
     with pytest.raises(InputError, match=r"it needs a Python 3\.99, or a copy of "):
         create_environment(make_spec(python="3.99"), cache, ignore)
     assert list((cache.root / "toolchains").iterdir()) == []
 
 
-def test_an_interrupted_one_leaves_nothing(cache: Cache) -> None:
+def test_an_interrupted_creation_leaves_nothing(cache: Cache) -> None:
     def interrupt(line: str) -> None:
         if not line.startswith("creating"):
             raise KeyboardInterrupt

@@ -9,9 +9,10 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.toolchains.catalogue import Target, find_spec, known_toolchains
 from ligerdiag.toolchains.environments import describe_toolchain, locate_environment
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.toolchain import Toolchain
+from ligerdiag.toolchains.toolchain_table import find_spec, known_toolchains
 from ligerdiag.workers.pool import Pool
 from tests.compile.test_contamination import COMPARED, CULPRITS, VICTIM
 from tests.compile.test_other_toolchains import require

@@ -1,4 +1,4 @@
-"""Where shards lie, by partition id."""
+"""Placements of shards, by partition id."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ def test_the_shard_of_a_device_is_what_its_partition_id_wrote() -> None:
     assert seen["ids"] == [[number] for number in range(8)]
 
 
-def test_an_artifact_says_which_part_each_device_holds(compile_selected) -> None:
+def test_an_artifact_records_the_shards_of_each_device(compile_selected) -> None:
     artifact = compile_selected("sharded.py")["split"].artifact
     x, y = artifact.provenance.input_placements
     assert x.shape == (8, 6)
@@ -46,7 +46,7 @@ def test_the_schedules_own_shapes_are_those_of_the_shards(compile_selected) -> N
     assert [placement.shape for placement in provenance.output_placements] == [(8, 6), (4, 4), ()]
 
 
-def test_one_device_holds_all(doubling) -> None:
+def test_one_device_holds_the_whole_array(doubling) -> None:
     artifact = doubling["pair"].artifact
     whole = Placement(shape=(16, 16), shards=(((0, 16), (0, 16)),))
     assert artifact.provenance.input_placements == (whole, whole)
@@ -54,7 +54,7 @@ def test_one_device_holds_all(doubling) -> None:
 
 
 @pytest.mark.parametrize("shard", [[[0, 3]], [[0, 1], [0, 2]], [[1, 0]], [[0]]])
-def test_a_shard_that_is_no_part_of_its_array_is_refused(shard: list[object]) -> None:
+def test_a_shard_outside_of_its_array_is_refused(shard: list[object]) -> None:
     with pytest.raises(FieldError):
         decode_record(Placement, {"shape": [2], "shards": [shard]})
 
@@ -63,6 +63,6 @@ def shard_shapes(placement: Placement) -> set[tuple[int, ...]]:
     return {tuple(stop - start for start, stop in shard) for shard in placement.shards}
 
 
-def test_a_program_that_nobody_partitioned_does_not_compile_instead_of_ending_the_worker() -> None:
-    with pytest.raises(CompileError, match="XLA does not say how an array of shape \\[4096\\] is split"):
+def test_an_unpartitioned_program_is_a_compile_error_and_does_not_end_the_worker() -> None:
+    with pytest.raises(CompileError, match="XLA does not report how an array of shape \\[4096\\] is split"):
         compute_placements([(4096,)], [object()], [])

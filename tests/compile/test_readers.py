@@ -12,7 +12,7 @@ from ligerdiag.codec import parse_object
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.jobs import Variation
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.workers.pool import Pool
 from tests.compile.conftest import Compile
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.catalogue import drop_fields
+from ligerdiag.toolchains.gpu_targets import drop_fields
 
 
 def test_a_field_goes_by_its_path_and_its_namesakes_stay() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.catalogue import list_targets, load_target, strip_comments
+from ligerdiag.toolchains.gpu_targets import list_targets, load_target, strip_comments
 
 
 def test_the_targets_that_come_with_ligerdiag_are_sorted_by_name() -> None:

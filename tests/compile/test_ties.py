@@ -14,8 +14,8 @@ from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.jobs import CaseSpec, Variation
-from ligerdiag.toolchains.catalogue import Target
 from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.workers.pool import Pool
 from tests.compile.test_other_toolchains import require
 

@@ -1,4 +1,4 @@
-"""The table of toolchains: exact, complete, and refused where it is not."""
+"""The table of toolchains: exact, complete, and otherwise refused."""
 
 from dataclasses import replace
 
@@ -6,15 +6,8 @@ import pytest
 
 from ligerdiag.codec import FieldError
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.catalogue import (
-    ToolchainSpec,
-    drop_fields,
-    find_spec,
-    known_releases,
-    known_toolchains,
-    list_targets,
-    parse_table,
-)
+from ligerdiag.toolchains.gpu_targets import drop_fields, list_targets
+from ligerdiag.toolchains.toolchain_table import ToolchainSpec, find_spec, known_releases, known_toolchains, parse_table
 
 ENTRY = """
 [target_fields]
@@ -30,7 +23,7 @@ packages = ["jax==0.4.34", "ml-dtypes==0.5.4"]
 """
 
 
-def test_an_entry_says_what_it_is_made_of_and_what_its_xla_needs() -> None:
+def test_an_entry_has_its_packages_and_the_options_that_its_xla_needs() -> None:
     (spec,) = parse_table(ENTRY).values()
     assert spec == ToolchainSpec(
         name="old",
@@ -89,7 +82,7 @@ def test_a_release_that_is_no_version_is_refused(release: str) -> None:
         parse_table(f"{ENTRY}[toolchain.old.releases]\n{release}\n")
 
 
-def test_each_release_is_there_once_in_order() -> None:
+def test_each_release_appears_once_in_order() -> None:
     versions = [tuple(map(int, spec.packages["jax"].split("."))) for spec in known_releases()]
     assert versions == sorted(set(versions))
     assert len(versions) == 34
@@ -122,7 +115,7 @@ def test_every_toolchain_has_what_a_compile_without_a_gpu_needs(spec: ToolchainS
 
 @pytest.mark.parametrize("spec", known_toolchains(), ids=lambda spec: spec.name)
 @pytest.mark.parametrize("target", list_targets(), ids=lambda target: target.name)
-def test_every_target_can_be_said_to_every_toolchain(spec: ToolchainSpec, target: object) -> None:
+def test_every_target_has_a_description_for_every_toolchain(spec: ToolchainSpec, target: object) -> None:
     description = drop_fields(target.description, spec.unknown_target_fields)  # type: ignore[attr-defined]
     assert "core_count: " in description
     assert "cuda_compute_capability {" in description

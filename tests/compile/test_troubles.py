@@ -7,7 +7,7 @@ import pytest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import LOG_LINES, Pool, render_tail
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -7,7 +7,7 @@ import pytest
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec, Variation
-from ligerdiag.toolchains.catalogue import Target
+from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.workers.pool import Pool
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -1,4 +1,4 @@
-"""How a worker of another interpreter finds ligerdiag, and nothing else that lies beside it."""
+"""A worker of another interpreter finds ligerdiag and nothing else that lies beside it."""
 
 import os
 import py_compile
@@ -69,7 +69,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     return tmp_path, target
 
 
-def test_a_worker_starts_with_what_is_installed_alone(given: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_worker_starts_with_installed_packages_only(given: tuple[Path, Path], tmp_path: Path) -> None:
     here, target = given
     root = str(Path(toolchain_module.__file__).parents[2])
     environment = worker_environment(make_toolchain(sys.executable), tmp_path)
@@ -96,7 +96,7 @@ def test_an_import_of_jax_triton_in_the_users_process_does_not_send_tritons_file
 
 
 @pytest.mark.parametrize("has_bytecode", [False, True])
-def test_a_worker_compiles_the_sources_of_jax_once_where_nobody_else_does(
+def test_a_worker_compiles_the_sources_of_jax_once_if_nothing_else_does(
     has_bytecode: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "packages" / "jax" / "__init__.py"
@@ -116,7 +116,7 @@ def test_a_worker_compiles_the_sources_of_jax_once_where_nobody_else_does(
     assert environment.get("PYTHONPYCACHEPREFIX") == (None if has_bytecode else str(prefix))
 
 
-def test_a_folder_for_bytecode_of_the_users_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_bytecode_folder_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", "/mine")
     environment = worker_environment(make_toolchain("/other/python"), tmp_path)

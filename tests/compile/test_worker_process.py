@@ -1,4 +1,4 @@
-"""What a worker is said to have done where it neither reads nor answers."""
+"""The report of a worker that neither reads nor answers."""
 
 import socket
 import subprocess
@@ -13,7 +13,7 @@ MUCH = "x" * (64 << 20) + "\n"
 
 
 @pytest.mark.parametrize("line", ["little\n", MUCH], ids=["that does not answer", "that does not read"])
-def test_a_worker_has_its_time(line: str) -> None:
+def test_a_worker_that_does_not_read_times_out(line: str) -> None:
     ours, theirs = socket.socketpair()
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     try:

@@ -1,4 +1,4 @@
-"""The configuration file: what it says, and one line for what it should not say."""
+"""The configuration file: its keys, and one line for each mistake."""
 
 from pathlib import Path
 

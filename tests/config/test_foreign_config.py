@@ -49,7 +49,7 @@ def test_it_is_said_unless_the_user_names_the_file(dump: Path, monkeypatch: pyte
     monkeypatch.chdir(dump)
     settings = read_settings(None, fail_on=None, strict=None, inspected=[Path()])
     assert settings.notes == (
-        f"`{dump / NAME}` came with what is inspected and is not believed: `--config` names it where it is yours",
+        f"`{dump / NAME}` came with the inspected files and is ignored: name it with `--config` if it is yours",
     )
     named = read_settings(dump / NAME, fail_on=None, strict=None, inspected=[Path()])
     assert (named.notes, [entry.reason for entry in named.config.suppress]) == ((), ["theirs"])

@@ -1,4 +1,4 @@
-"""Artifacts for a described GPU, what their schedules compute, and the real worker that compares: each made once."""
+"""Artifacts for a described GPU, the results of their schedules, and the real comparison worker: each made once."""
 
 import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +11,12 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.device.job import ComparisonAnswer, ComparisonRequest, make_comparison_job, write_results
-from ligerdiag.device.service import COMPARISON_WORKER
+from ligerdiag.device.device_jobs import ComparisonAnswer, ComparisonRequest, make_comparison_job, write_results
+from ligerdiag.device.device_service import COMPARISON_WORKER
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec
-from ligerdiag.replay.service.service import compute_environment
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.replay.replay_service import compute_environment
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.device.replayed import Arrays, Draw, replay_draws
 
@@ -28,7 +28,7 @@ SECONDS = 600.0
 
 @dataclass
 class Bench:
-    """Compares what tests say that a device computed, through `python -m ligerdiag.device.comparison_worker`."""
+    """Compares results that tests ascribe to a device, through `python -m ligerdiag.device.comparison_worker`."""
 
     cases: Mapping[str, CaseSpec]
     artifacts: Mapping[str, Path]

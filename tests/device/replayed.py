@@ -1,6 +1,6 @@
-"""What stands for a device where there is none: the schedule itself, replayed in a process of its own.
+"""A substitute for a device: the schedule itself, replayed in a separate process.
 
-Whether kernels are interpreted is decided when Triton is imported.
+Whether Triton interprets kernels is decided at its import.
 """
 
 from pathlib import Path
@@ -19,12 +19,12 @@ def replay_draws(source: Any, case_id: str, directory: str, draws: int) -> tuple
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.arguments import draw_arguments
     from ligerdiag.compile.cases.loader import CaseLoader
+    from ligerdiag.replay.runs.case_inputs import compute_case_inputs
     from ligerdiag.replay.runs.case_run import load_programs, replay_case, replay_programs
-    from ligerdiag.replay.runs.given import compute_given
     from ligerdiag.replay.runs.kernels import KernelRunner
 
     case, artifact = CaseLoader().load(source)[case_id], load_artifact(Path(directory))
-    record = replay_case(artifact, compute_given(case), rows=False)
+    record = replay_case(artifact, compute_case_inputs(case), rows=False)
     programs, found = load_programs(artifact), []
     runner = KernelRunner()
     for draw in range(draws):

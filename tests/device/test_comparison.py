@@ -1,4 +1,4 @@
-"""The real comparison worker on results that tests made: replayed schedules, as they are and spoilt on purpose."""
+"""The real comparison worker on results that tests made: replayed schedules, unchanged or deliberately corrupted."""
 
 from math import isnan
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ligerdiag.device.job import DEVICE_TOLERANCE, ComparisonAnswer
+from ligerdiag.device.device_jobs import DEVICE_TOLERANCE, ComparisonAnswer
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Attribution, ReplayState
 from ligerdiag.replay.runs.attribution import compute_error
@@ -19,7 +19,7 @@ OUTPUTS = {"missed": STALE, "largest": NEITHER, "seen": FRESH, "sign": FRESH, "t
 
 
 def run(bench: Bench, case_id: str = "readers") -> list[Arrays]:
-    """What a device computes that does as its schedule says; copies that may be spoilt."""
+    """Returns the results of a device that follows its schedule; copies that tests may modify."""
     _, draws = bench.replay(case_id)
     return [{name: array.copy() for name, array in draw["actual"].items()} for draw in draws]
 
@@ -40,9 +40,7 @@ def unchanged(bench: Bench) -> ComparisonAnswer:
 
 
 @pytest.mark.parametrize("case_id", ["readers", "referenced"])
-def test_a_device_that_does_as_its_schedule_says_gets_the_attributions_of_the_replay(
-    case_id: str, bench: Bench
-) -> None:
+def test_a_device_that_follows_its_schedule_gets_the_attributions_of_the_replay(case_id: str, bench: Bench) -> None:
     record, _ = bench.replay(case_id)
     assert record.state is ReplayState.DONE
     answer = bench.compare(case_id, run(bench, case_id))
@@ -52,7 +50,9 @@ def test_a_device_that_does_as_its_schedule_says_gets_the_attributions_of_the_re
     assert answer.not_covered == ""
 
 
-def test_it_equals_its_replay_and_has_an_error_for_every_draw(bench: Bench, unchanged: ComparisonAnswer) -> None:
+def test_such_a_device_equals_its_replay_and_has_an_error_for_every_draw(
+    bench: Bench, unchanged: ComparisonAnswer
+) -> None:
     _, draws = bench.replay("readers")
     for name, output in unchanged.outputs.items():
         assert output.replay_error == 0
@@ -65,12 +65,12 @@ def test_the_draws_differ(bench: Bench) -> None:
     assert len({draw["actual"]["seen"].tobytes() for draw in draws}) == DRAWS
 
 
-def test_the_distance_says_how_well_the_worst_draw_can_tell(bench: Bench, unchanged: ComparisonAnswer) -> None:
+def test_the_distance_is_that_of_the_least_decisive_draw(bench: Bench, unchanged: ComparisonAnswer) -> None:
     _, draws = bench.replay("readers")
     for name, output in unchanged.outputs.items():
         assert output.distance == min(compute_error(draw["stale"][name], draw["intended"][name]) for draw in draws)
     assert unchanged.outputs["total"].distance == 0
-    # without the kernel it is half of what it should be
+    # without the kernel it is half of the intended value
     assert unchanged.outputs["seen"].distance == pytest.approx(0.5)
 
 
@@ -107,7 +107,7 @@ def test_a_nan_in_one_draw_is_neither_unless_another_draw_is_worse(name: str, wo
     assert isnan(output.replay_error), "worse than any number"
 
 
-def test_rounding_of_another_kind_is_still_fresh(bench: Bench) -> None:
+def test_another_kind_of_rounding_is_still_fresh(bench: Bench) -> None:
     results = run(bench)
     for result in results:
         result["seen"] = add_noise(result["seen"], 1e-4)
@@ -168,7 +168,7 @@ def test_a_program_that_replay_does_not_compute_is_not_compared(bench: Bench) ->
     assert "fft" in answer.not_covered
 
 
-def test_results_that_cannot_be_read_cost_their_case_alone(bench: Bench) -> None:
+def test_unreadable_results_fail_only_their_case(bench: Bench) -> None:
     with pytest.raises(LigerdiagError, match="the results of draw 1 cannot be read"):
         bench.compare("readers", run(bench)[:1], draws=2)
     cut = [{**result, "missed": result["missed"][:1]} for result in run(bench)]

@@ -1,4 +1,4 @@
-"""`--device` where there is no GPU: said in one line, before anything is compiled, and by a worker that goes on living."""
+"""`--device` without a GPU: reported in one line before anything is compiled, and by a worker that survives."""
 
 import os
 import subprocess
@@ -13,8 +13,8 @@ import pytest
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import discover_cases
-from ligerdiag.device.job import DeviceRequest, make_device_job
-from ligerdiag.device.service import DEVICE_ENVIRONMENT, DEVICE_WORKER, DeviceOptions, require_gpu, run_cases
+from ligerdiag.device.device_jobs import DeviceRequest, make_device_job
+from ligerdiag.device.device_service import DEVICE_ENVIRONMENT, DEVICE_WORKER, DeviceOptions, require_gpu, run_cases
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.model.jobs import CaseSpec, CompileRequest, Source
 from ligerdiag.toolchains.toolchain import current_toolchain
@@ -47,7 +47,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def make_request(project: Path, case_id: str, file: str = "mine.py") -> DeviceRequest:
-    """What `check --device` asks a worker."""
+    """The request of `check --device` to a worker."""
     cache = project.parent / "cache"
     return DeviceRequest(
         compile=CompileRequest(
@@ -97,12 +97,12 @@ def test_the_command_line_says_so_before_it_compiles_or_imports_anything(project
     assert list(cache.rglob("*.pb")) == []
 
 
-def test_it_is_an_input_error() -> None:
+def test_a_missing_gpu_is_an_input_error() -> None:
     with pytest.raises(InputError, match="`--device` needs an NVIDIA GPU"):
         require_gpu()
 
 
-def test_a_worker_finds_none_says_so_and_answers_the_next_job(project: Path, pool: Pool) -> None:
+def test_a_worker_reports_the_missing_gpu_and_answers_the_next_job(project: Path, pool: Pool) -> None:
     for case_id in ("one", "two", "meshed"):
         with pytest.raises(InputError, match="`--device` needs a GPU that JAX can use, and JAX finds none") as caught:
             pool.submit(make_device_job(make_request(project, case_id), 120.0)).result()
@@ -110,14 +110,14 @@ def test_a_worker_finds_none_says_so_and_answers_the_next_job(project: Path, poo
     assert len((project / "processes").read_text().splitlines()) == 1, "one process for all of them"
 
 
-def test_what_is_wrong_with_the_case_is_said_as_by_every_worker(project: Path, pool: Pool) -> None:
+def test_an_error_in_the_case_is_reported_as_by_every_worker(project: Path, pool: Pool) -> None:
     with pytest.raises(InputError, match="has no case `gone` any more"):
         pool.submit(make_device_job(make_request(project, "gone"), 120.0)).result()
     with pytest.raises(CaseError, match=r"does not import: .*ZeroDivisionError"):
         pool.submit(make_device_job(make_request(project, "one", "broken.py"), 120.0)).result()
 
 
-def test_a_run_of_cases_tells_each_case_and_raises_nothing(
+def test_a_run_of_cases_reports_each_case_and_raises_nothing(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`require_gpu` looks for the driver; JAX may find no GPU all the same."""

@@ -1,10 +1,10 @@
-"""What the errors against a case's own reference say, where there is nothing else to compare with."""
+"""Judgement by the errors against a case's reference, if there is no other comparison."""
 
 from math import inf, nan
 
 import pytest
 
-from ligerdiag.device.job import BADNESS, DEVICE_TOLERANCE, judge_by_reference
+from ligerdiag.device.device_jobs import BADNESS, DEVICE_TOLERANCE, judge_by_reference
 from ligerdiag.model.findings import FAR, Attribution
 
 FRESH, LOSSY, NEITHER = Attribution.FRESH, Attribution.LOSSY, Attribution.NEITHER
@@ -42,7 +42,7 @@ def test_an_error_is_rounding_or_lost_precision_or_another_result(error: float, 
         ((1e-6, inf, 0.1), NEITHER),
     ],
 )
-def test_of_several_draws_the_worst_counts(errors: tuple[float, ...], attribution: Attribution) -> None:
+def test_the_worst_of_several_draws_counts(errors: tuple[float, ...], attribution: Attribution) -> None:
     assert judge(*errors) is attribution
 
 
@@ -56,7 +56,7 @@ def test_each_output_keeps_its_errors_and_is_judged_by_itself() -> None:
     assert {output.replay_error for output in found.values()} == {None}, "nothing was replayed"
 
 
-def test_without_errors_there_is_nothing_to_say() -> None:
+def test_without_errors_there_are_no_outputs() -> None:
     assert judge_by_reference({}) == {}
 
 

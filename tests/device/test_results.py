@@ -1,4 +1,4 @@
-"""What a device computed goes through a file and comes back bit for bit, or not at all."""
+"""A device's results survive their file bit for bit, or are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.device.job import load_results, write_results
+from ligerdiag.device.device_jobs import load_results, write_results
 from ligerdiag.errors import ArtifactError
 
 DTYPES = (
@@ -46,7 +46,7 @@ def test_a_view_of_another_order_comes_back_in_its_own(tmp_path: Path) -> None:
     assert are_equal(load_results(tmp_path, 0, {"y": array})["y"], np.ascontiguousarray(array))
 
 
-def test_outputs_are_told_apart_by_their_order_whatever_their_names_are(tmp_path: Path) -> None:
+def test_outputs_are_identified_by_their_order_not_their_names(tmp_path: Path) -> None:
     results = {"grads/w": draw((2, 3), np.float32), "file": draw((), np.int32), "": draw((4,), np.bool_)}
     write_results(tmp_path, 0, results)
     found = load_results(tmp_path, 0, results)
@@ -72,7 +72,7 @@ def test_each_draw_has_a_file_of_its_own(tmp_path: Path) -> None:
     ],
     ids=["more elements", "fewer elements", "wider", "narrower", "another output"],
 )
-def test_what_does_not_fit_is_refused(like: dict[str, Any], tmp_path: Path) -> None:
+def test_results_of_another_shape_or_dtype_are_refused(like: dict[str, Any], tmp_path: Path) -> None:
     write_results(tmp_path, 2, {"y": draw((2, 3), np.float32)})
     with pytest.raises(ArtifactError, match="the results of draw 2 cannot be read"):
         load_results(tmp_path, 2, like)

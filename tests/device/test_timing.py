@@ -1,4 +1,4 @@
-"""What is timed: real executions on JAX's CPU, whose times nobody looks at."""
+"""Timed executions: real ones on JAX's CPU, whose durations are ignored."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ligerdiag.device import execution as timing
-from ligerdiag.device.execution import MOST_RUNS, time_executions
+from ligerdiag.device import device_worker as timing
+from ligerdiag.device.device_worker import MOST_RUNS, time_executions
 
 
-def test_short_executions_are_timed_as_often_as_is_useful(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_executions_are_timed_the_most_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "BUDGET", 1e9)
     arguments = (jnp.arange(8.0),)
     times = time_executions(jax.jit(jnp.sin).lower(*arguments).compile(), arguments, donates=False)
@@ -24,7 +24,7 @@ def test_an_execution_that_takes_all_of_the_budget_is_timed_once(monkeypatch: py
     assert len(time_executions(jax.jit(jnp.sin).lower(*arguments).compile(), arguments, donates=False)) == 1
 
 
-def test_donated_arguments_are_there_for_each_execution(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_execution_gets_its_donated_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     def take_over(x: Any, parameters: Any) -> Any:
         """As a program with donated arguments does: on the CPU, JAX itself does not always."""
         total = x.sum() + parameters["w"].sum()

@@ -17,7 +17,6 @@ TO_REWRITE: frozenset[str] = frozenset(
         "ligerdiag/device",
         "ligerdiag/dumps",
         "ligerdiag/effects",
-        "ligerdiag/fuzz",
         "ligerdiag/hlo",
         "ligerdiag/inspection",
         "ligerdiag/judgement",

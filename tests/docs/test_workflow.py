@@ -14,8 +14,8 @@ from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
 from ligerdiag.model.report import Status
-from ligerdiag.render.places import Repository
-from ligerdiag.render.sarif import render_sarif
+from ligerdiag.report.case_places import Repository
+from ligerdiag.report.sarif import render_sarif
 from tests.report.samples import make_case, make_finding, make_report
 
 ROOT = Path(__file__).parents[2]

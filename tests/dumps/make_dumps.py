@@ -10,7 +10,7 @@ from pathlib import Path
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.lowering import configure_locations, lower_case
 from ligerdiag.model.jobs import Source
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 
 ROOT = Path(__file__).parents[2]
 

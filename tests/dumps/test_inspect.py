@@ -14,8 +14,8 @@ from ligerdiag import api
 from ligerdiag.errors import InputError
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.model.report import Status
-from ligerdiag.render.json import load_schema, render_json
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.dumps.conftest import CASES, ROOT, Inspect, Pick, only, outputs
 
 PROTOS = ("optimizations.hlo.pb",)

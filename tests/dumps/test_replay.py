@@ -31,16 +31,15 @@ from ligerdiag.hlo.xla_pb2 import (
     ShapeProto,
 )
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
-from ligerdiag.judgement.agreement import compute_replay_agreements
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.render.json import load_schema, render_json
-from ligerdiag.render.terminal.terminal import render_terminal
-from ligerdiag.replay.interpreter.scope import Array
-from ligerdiag.replay.service import dump as dump_module
-from ligerdiag.replay.service.dump import DumpPlan, draw_parameters
-from ligerdiag.replay.service.snapshot import load_snapshot
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay import dump_replay as dump_module
+from ligerdiag.replay.dump_replay import DumpPlan, draw_parameters, load_snapshot
+from ligerdiag.replay.ops.scope import Array
+from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.report.agreement import compute_replay_agreements
+from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.dumps.conftest import ROOT, Inspect, Pick, only
 
 SAME = (
@@ -237,8 +236,8 @@ def test_the_first_run_counts_and_one_whose_module_is_not_known_does_not(pick: P
         ("dtype", r"argument 0 is u32"),
         ("count", "of them, where the program takes"),
         ("short", "a constant of"),
-        ("layout", "argument 0 has a layout that is none"),
-        ("bytes", "not what XLA writes"),
+        ("layout", "argument 0 has an inconsistent layout"),
+        ("bytes", "no format that XLA writes"),
         ("gzip", "unpacks to more|is a gzip file|more than"),
     ],
 )
@@ -298,8 +297,8 @@ step(np.arange(22, dtype=np.float32).reshape(11, 2), (np.arange(22) % 3 == 0).re
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("--xla_dump_hlo_snapshots", "not what XLA writes"),
-        ("--xla_dump_hlo_unoptimized_snapshots", "not what XLA writes"),
+        ("--xla_dump_hlo_snapshots", "no format that XLA writes"),
+        ("--xla_dump_hlo_unoptimized_snapshots", "no format that XLA writes"),
         ("--xla_dump_hlo_unoptimized_snapshots --xla_dump_hlo_as_proto", "is cut off"),
     ],
 )

@@ -15,9 +15,9 @@ from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule, iterate_frames
 from ligerdiag.hlo.parse import load_hlo, parse_hlo_module
-from ligerdiag.replay.interpreter.movement import load_constant
-from ligerdiag.replay.interpreter.scope import NotCoveredError
-from ligerdiag.workers import starts as worker_process
+from ligerdiag.replay.ops.movement import load_constant
+from ligerdiag.replay.ops.scope import NotCoveredError
+from ligerdiag.workers import templates as worker_process
 from tests.dumps.conftest import CASES, Inspect, Pick, only, outputs
 
 TEXT_FORMS = ("optimizations.txt", "-buffer-assignment.txt")

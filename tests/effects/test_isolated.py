@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.artifacts.store import is_held
+from ligerdiag.artifacts.scratch_folders import is_held
 from ligerdiag.effects import isolated, triton_call_pb2
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import CustomCall

@@ -1,4 +1,4 @@
-"""A program of `ligerdiag fuzz` with jax-triton 0.4 and later, reduced, of which an output is wrong and was called fresh.
+"""A program that tools/fuzz found, reduced: with jax-triton 0.4 and later an output is wrong, and was called fresh.
 
 JAX drops a kernel from what `jax.checkpoint` computes again, so that the gradient is wrong (LD007). A kernel that hides its
 writes reads the gradient and overwrites `y` with what it computes of it: `y` is wrong by that, too. Seed 10000172.

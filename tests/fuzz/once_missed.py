@@ -1,7 +1,7 @@
 """Programs in which a wrong output was once called right. In each XLA sees that a value stays what it was, since it knows
 nothing of the kernel.
 
-In FOUND, by `ligerdiag fuzz --device` on two H200s, reduced, it computes one operand of a product before the kernel and
+In FOUND (tools/fuzz on two H200s, reduced) it computes one operand of a product before the kernel and
 reads the other one behind it. TWINS are the same value twice, of which the kernel overwrites one: XLA makes one of them. In
 LOOPS it reads behind the kernel what the program reads before it, in each iteration.
 """

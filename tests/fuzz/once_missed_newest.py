@@ -1,4 +1,4 @@
-"""Programs of `ligerdiag fuzz`, reduced, whose gradient is wrong with jax-triton 0.4 and later, and was called fresh.
+"""Programs of `python -m tools.fuzz`, reduced, whose gradient is wrong with jax-triton 0.4 and later, and was called fresh.
 
 `jax.checkpoint` computes the forward pass again: there JAX keeps the Ref and drops the kernel that overwrites it, so that
 the second layer is differentiated at what its kernel was to overwrite. Nothing is wrong with the schedule: it is right about

@@ -1,4 +1,4 @@
-"""Programs that `ligerdiag fuzz` found or led to, reduced: verdict and numbers once contradicted each other."""
+"""Programs that `python -m tools.fuzz` found or led to, reduced: verdict and numbers once contradicted each other."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A campaign of `ligerdiag fuzz` keeps what it knows, goes on where it was, and says where witnesses contradict."""
+"""A campaign of `python -m tools.fuzz` keeps its rows, continues after an end, and reports contradictions."""
 
 import json
 from dataclasses import replace
@@ -8,15 +8,24 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.fuzz import compute_exit_code, render_fuzz_report
 from ligerdiag.codec import encode_record
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
-from ligerdiag.fuzz import campaign
-from ligerdiag.fuzz.campaign import run_campaign
-from ligerdiag.fuzz.rows import FuzzOptions, FuzzReport, JudgedProgram, find_words, judge_case, load_rows, sort_out
 from ligerdiag.model.report import CheckReport, Progress
 from tests.report.samples import make_case
+from tools.fuzz import campaign
+from tools.fuzz.__main__ import compute_exit_code
+from tools.fuzz.campaign import run_campaign
+from tools.fuzz.campaign_report import render_fuzz_report
+from tools.fuzz.judged_programs import (
+    FuzzOptions,
+    FuzzReport,
+    JudgedProgram,
+    find_contradictions,
+    find_words,
+    judge_case,
+    load_rows,
+)
 
 ROW = JudgedProgram(seed=3, target="h100", outputs={"v": ("fresh", "fresh")})
 WRONG = JudgedProgram(
@@ -28,7 +37,7 @@ def write(row: JudgedProgram) -> str:
     return json.dumps(encode_record(row)) + "\n"
 
 
-def test_what_was_once_wrong_is_right(shared_cache: Path) -> None:
+def test_programs_that_were_once_judged_wrong_are_judged_right(shared_cache: Path) -> None:
     names = ("once_wrong.py", "once_missed.py", "once_taken_for_another.py")
     files = [str(Path(__file__).with_name(name)) for name in names]
     report = api.check(api.CheckOptions(selectors=tuple(files), cache_directory=shared_cache))
@@ -81,11 +90,11 @@ def test_programs_of_another_target_are_not_added_to(tmp_path: Path) -> None:
 def test_what_all_draws_say_decides_whether_a_verdict_is_contradicted(
     verdict: str, first: str, look: tuple[str, float], kinds: list[str]
 ) -> None:
-    row = sort_out(replace(ROW, outputs={"v": (verdict, first)}, looks={"v": look}))
+    row = find_contradictions(replace(ROW, outputs={"v": (verdict, first)}, looks={"v": look}))
     assert list(row.contradictions) == kinds
     if kinds == ["verdict-clobbered-right"]:
         notes = ("the loop around `carry_kernel` was unrolled or removed: its iterations are not told apart",)
-        limited = sort_out(replace(row, contradictions={}, notes=notes))
+        limited = find_contradictions(replace(row, contradictions={}, notes=notes))
         assert (limited.contradictions, list(limited.limits)) == ({}, kinds)
 
 

@@ -1,14 +1,14 @@
-"""Random programs of `ligerdiag fuzz` are what their seed says, mean what their reference says, and shrink to such."""
+"""Random programs depend on their seed alone, agree with their reference, and shrink to valid programs."""
 
 import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ligerdiag.fuzz.drawing import draw_program
-from ligerdiag.fuzz.programs import CONSTRUCTS, DTYPES, KERNELS, MODES, Body, RandomProgram, Step
-from ligerdiag.fuzz.shrink import is_valid, list_smaller, measure, shrink
-from ligerdiag.fuzz.source import OPERATIONS, render_case_file
+from tools.fuzz.drawing import draw_program
+from tools.fuzz.programs import CONSTRUCTS, DTYPES, KERNELS, MODES, Body, RandomProgram, Step
+from tools.fuzz.shrink import is_valid, list_smaller, measure, shrink
+from tools.fuzz.source import OPERATIONS, render_case_file
 
 PROGRAMS = tuple(map(draw_program, range(400)))
 

@@ -1,4 +1,4 @@
-"""Programs with Refs hold what their seed says is due, and all run with every generation of jax-triton."""
+"""Programs with Refs contain the kind that their seed requires, and run with every generation of jax-triton."""
 
 import json
 import subprocess
@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.cli.fuzz import find_first_seed, render_fuzz_report
-from ligerdiag.fuzz.drawing import draw_program
-from ligerdiag.fuzz.programs import (
+from tests.fuzz.test_programs import walk
+from tools.fuzz.__main__ import find_first_seed
+from tools.fuzz.campaign_report import render_fuzz_report
+from tools.fuzz.drawing import draw_program
+from tools.fuzz.judged_programs import CALLED_RIGHT, FuzzReport, JudgedProgram
+from tools.fuzz.programs import (
     KERNELS,
     KINDS,
     PALLAS,
@@ -23,10 +26,8 @@ from ligerdiag.fuzz.programs import (
     Step,
     find_kind,
 )
-from ligerdiag.fuzz.rows import CALLED_RIGHT, FuzzReport, JudgedProgram
-from ligerdiag.fuzz.shrink import is_valid
-from ligerdiag.fuzz.source import render_case_file
-from tests.fuzz.test_programs import walk
+from tools.fuzz.shrink import is_valid
+from tools.fuzz.source import render_case_file
 
 PROGRAMS = tuple(draw_program(REFS + number) for number in range(600))
 DAY, NIGHT = 7, 60

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.fuzz.device import run_device_campaign
-from ligerdiag.fuzz.rows import FuzzOptions
 from ligerdiag.model.findings import FAR, Verdict
 from tests.gpu.conftest import parametrize_cases
+from tools.fuzz.gpu_campaign import run_device_campaign
+from tools.fuzz.judged_programs import FuzzOptions
 
 ROOT = Path(__file__).parents[2]
 SELECTORS = ("seed_flce[*-float32-*-4-2048-50304-1024]", "bf16_flce[False-*-4-2048-50304-1024]", "mosaic*")

@@ -7,13 +7,13 @@ import pytest
 
 from ligerdiag.model.findings import Attribution, Finding, ReplayState, Severity, Verdict
 from ligerdiag.rules.registry import RULES, get_rule
-from ligerdiag.rules.rule import Example, Rule, Settled
+from ligerdiag.rules.rule import DecidedBy, Example, Rule
 from tests.hazards.conftest import Judge
 
 BAD = [
     pytest.param(rule, example, id=f"{rule.id}-{n}")
     for rule in RULES
-    if rule.settled is not Settled.BY_DEVICE
+    if rule.decided_by is not DecidedBy.DEVICE
     for n, example in enumerate(rule.bad)
 ]
 """Without those of a rule that takes a GPU."""
@@ -38,7 +38,7 @@ CONSEQUENCES = {
 """The verdict that a rule gives its outputs."""
 
 BY_NUMBERS = {"LD012": {Attribution.LOSSY}, "LD016": {Attribution.FRESH, Attribution.LOSSY}}
-"""What the numbers of a rule's outputs are, held against program order. The other rules report a call, not an output."""
+"""The attributions of a rule's outputs, compared with program order. The other rules report a call, not an output."""
 
 
 def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:

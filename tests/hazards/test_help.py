@@ -1,4 +1,4 @@
-"""What a finding's `help:` says is code that runs: applied to the program it makes every output right, in both generations.
+"""The `help:` of a finding is code that runs: applied to the program it makes every output right, in both generations.
 
 A step that a reader takes: the call becomes the one that the help shows, with the arguments that it leaves out, and the
 kernel gets the spare pointers that it asks for.

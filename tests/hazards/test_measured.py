@@ -1,4 +1,4 @@
-"""What the rules make of numbers: pure functions of a record, here written by hand."""
+"""The findings that rules make of numbers: pure functions of a record, here written by hand."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ from ligerdiag.model.findings import (
     UnwrittenRead,
     Verdict,
 )
-from ligerdiag.rules.registry import RULES, check_measured, find_unsettled, get_rule
+from ligerdiag.rules.registry import RULES, check_measured, find_undecided_rules, get_rule
 from ligerdiag.rules.rule import Measured
 from ligerdiag.rules.schedules.ld009_caller_clobbered import spell_argument
 
@@ -269,18 +269,18 @@ def test_runs_of_a_device_that_differ_are_a_finding_and_runs_that_do_not_are_non
 
 
 def test_rules_that_need_numbers_are_unsettled_without_them() -> None:
-    assert find_unsettled(replayed=False, ran=False) == {
+    assert find_undecided_rules(replayed=False, ran=False) == {
         *("LD011", "LD012", "LD013", "LD015", "LD016", "LD017", "LD019", "LD020"),
     }
-    assert find_unsettled(replayed=True, ran=False) == {"LD015", "LD017"}
+    assert find_undecided_rules(replayed=True, ran=False) == {"LD015", "LD017"}
 
 
 def test_a_drift_is_never_settled_for_there_is_always_another_baseline() -> None:
-    assert find_unsettled(replayed=True, ran=True) == {"LD015"}
+    assert find_undecided_rules(replayed=True, ran=True) == {"LD015"}
 
 
 def test_every_rule_that_numbers_settle_measures() -> None:
-    unsettled = find_unsettled(replayed=False, ran=False)
+    unsettled = find_undecided_rules(replayed=False, ran=False)
     assert all(get_rule(id).measure is not None for id in unsettled)
 
 

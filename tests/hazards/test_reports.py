@@ -43,7 +43,7 @@ REPORTS = {
     "LD025": ("jax-ml/jax#24117", "triton-lang/triton#3755"),
     "LD016": ("linkedin/Liger-Kernel#272", "phlippe/liger_kernels"),
 }
-"""What each rule was made for. Lines are only added."""
+"""The reports that each rule was made for. Lines are only added."""
 CASE_IDS = frozenset(
     case.id
     for module in pkgutil.iter_modules(cases.__path__, "cases.")

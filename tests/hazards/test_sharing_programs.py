@@ -28,7 +28,7 @@ def check(name: str, cache: Path) -> dict[str, CaseReport]:
 
 
 def require_agreement(cases: dict[str, CaseReport]) -> None:
-    """What is wrong in numbers is called clobbered or stale, and nothing contradicts."""
+    """Outputs with wrong numbers are clobbered or stale, and nothing contradicts that."""
     for case in cases.values():
         assert case.disagreements == (), case.id
         assert case.replay is not None

@@ -10,7 +10,7 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import BufferAssignmentProto, HloProto
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.hlo.building import Builder, array, tuple_of
 

@@ -13,7 +13,7 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.inspection.compilation import inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.report import Inspection
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.analysis.compiled import PROGRAMS, Compiler, compiler
 

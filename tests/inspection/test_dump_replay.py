@@ -11,15 +11,10 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.inspection.compilation import analyse_compilation
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
-from ligerdiag.replay.interpreter.scope import NotCoveredError
-from ligerdiag.replay.runs.case_run import Given, Programs, replay_case
-from ligerdiag.replay.service.dump import (
-    draw_parameters,
-    join_programs,
-    plan_dump,
-    replay_dump,
-)
-from ligerdiag.replay.service.worker import Bounds
+from ligerdiag.replay.dump_replay import draw_parameters, join_programs, plan_dump, replay_dump
+from ligerdiag.replay.ops.scope import NotCoveredError
+from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.replay.runs.case_run import CaseInputs, Programs, replay_case
 from tests.inspection.conftest import Pair, Pairs
 
 
@@ -50,7 +45,7 @@ def replay_artifact(pair: Pair) -> Replay:
     """By what `check` has, on the same arguments."""
     program, _ = load_hlo(pair.tagged.unoptimized)
     return replay_case(
-        pair.tagged, Given(arguments=draw_parameters(program, 0), find_reference=lambda: None), rows=False
+        pair.tagged, CaseInputs(arguments=draw_parameters(program, 0), find_reference=lambda: None), rows=False
     )
 
 

@@ -17,7 +17,7 @@ from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection.compilation import inspect_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tools.repeat_module import repeat_module
 

@@ -9,9 +9,9 @@ from ligerdiag.api.inspecting import DumpSelection, InspectedModules
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.inspection.module import InspectionRequest, ModuleInspector, ModuleOutcome
-from ligerdiag.judgement.conclusion import conclude
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport, Inspection, Status
+from ligerdiag.report.status import conclude
 from tests.hlo.placing import place, read_text
 from tests.hlo.test_shared_bytes import KINDS, complete
 

@@ -1,4 +1,4 @@
-"""Runs `project/` as its author does, with any interpreter, and holds what comes out against `answers`."""
+"""Runs `project/` as its author does, with any interpreter, and compares the output with `answers`."""
 
 import json
 import os

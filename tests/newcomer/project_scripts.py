@@ -1,4 +1,4 @@
-"""What the scripts and tests of `project/` print, held against what is right."""
+"""The output of the scripts and tests of `project/`, compared with the right one."""
 
 import ast
 import re

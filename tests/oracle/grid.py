@@ -1,9 +1,8 @@
-"""Runs programs of a kernel's grid through Triton's interpreter: any of them, in any order, on any bytes.
+"""Runs programs of a kernel's grid in Triton's interpreter: any of them, in any order, on any bytes.
 
-(1) Programs are numbered as the interpreter runs them: the last dimension of the grid changes fastest.
-(2) The interpreter goes over a grid of as many programs as are requested, and each gets its place in the real one.
-(3) An operation that the interpreter lacks, or computes differently from a GPU, raises NotCoveredError: see
-    `narrow_floats`.
+Programs are numbered as the interpreter runs them: the last dimension of the grid changes fastest. The interpreter runs
+a grid of as many programs as are requested, and each of them gets its position in the real grid. An operation that the
+interpreter lacks, or computes differently from a GPU, raises NotCoveredError: see `narrow_floats`.
 """
 
 import importlib
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from tests.oracle.host_array import HostArray
 from tests.oracle.launch import Constant, KernelLaunch, Scalar
 from tests.oracle.narrow_floats import mind_narrow_floats, override

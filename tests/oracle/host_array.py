@@ -1,11 +1,11 @@
-"""The array that Triton's interpreter takes in the place of a tensor of a device."""
+"""The array that Triton's interpreter takes instead of a tensor on a device."""
 
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 
 _TRITON_NAMES = {
     np.dtype(np.bool_): "int1",

@@ -1,10 +1,10 @@
-"""What Triton's own interpreter is asked to run, from Python source."""
+"""A launch of a kernel in Triton's own interpreter, from Python source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 type Constant = bool | int | float | str | Mapping[str, str] | None
-"""The value of a constexpr; `{"dtype": "fp32"}` stands for Triton's own dtype of that name."""
+"""The value of a constexpr; `{"dtype": "fp32"}` means Triton's dtype of that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

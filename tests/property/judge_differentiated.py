@@ -21,9 +21,9 @@ from time import perf_counter
 from typing import Any
 
 from ligerdiag import api
-from ligerdiag.judgement.agreement import find_unreached
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.report import CaseReport
+from ligerdiag.report.agreement import find_unreached
 from tests.witness.contradictions import hold_against, is_alike
 from tests.witness.process import open_interpreting_process
 
@@ -116,7 +116,7 @@ def compare_seed(seed: int, directory: str) -> dict[str, Any]:
     from dataclasses import asdict
 
     from ligerdiag.artifacts.artifact import load_artifact
-    from ligerdiag.replay.interpreter.scope import NotCoveredError
+    from ligerdiag.replay.ops.scope import NotCoveredError
     from tests.property.random_differentiated import make_case
     from tests.witness.comparing import Comparison, compare_case
 

@@ -1,3 +1,3 @@
-"""The sample is somebody else's repository: its tests run there, see test_installed.py."""
+"""Keeps the sample out of this run: it is a repository by itself, whose tests test_installed.py runs."""
 
 collect_ignore = ["sample_project"]

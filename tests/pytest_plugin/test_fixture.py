@@ -1,4 +1,4 @@
-"""What the plugin takes from command line, configuration and markers; reports are made up, but for the last tests."""
+"""The options that the plugin reads from command line, configuration and markers; most reports are made by hand."""
 
 import pytest
 
@@ -30,7 +30,7 @@ FAKE = """
 
 @pytest.fixture
 def run(pytester: pytest.Pytester):
-    """Runs a test file with an api that answers what the function returns."""
+    """Runs a test file with an api that returns the result of the function."""
     pytester.makeconftest(FAKE)
 
     def run_it(text: str, *words: str, **files: str) -> pytest.RunResult:
@@ -74,7 +74,7 @@ def test_the_error_has_the_report_as_data(run) -> None:
     """).assert_outcomes(passed=1)
 
 
-def test_a_call_outweighs_a_marker_and_a_marker_the_command_line_and_that_the_configuration(run) -> None:
+def test_a_call_takes_precedence_over_marker_command_line_and_configuration_in_this_order(run) -> None:
     text = """
         import pytest
         from conftest import asked
@@ -150,7 +150,7 @@ def test_on_several_targets_a_schedule_has_to_be_right_on_each(run) -> None:
     run(text, "--ligerdiag-target=h200,a100").assert_outcomes(passed=5)
 
 
-def test_the_configuration_says_what_fails(run) -> None:
+def test_the_configuration_decides_which_findings_fail(run) -> None:
     text = """
         def test_latent(schedule):
             schedule.check(lambda: ("latent", "findings"))
@@ -164,7 +164,7 @@ def test_the_configuration_says_what_fails(run) -> None:
     run(text, pyproject__toml=ini).assert_outcomes(failed=2)
 
 
-def test_what_is_allowed_and_the_cache_come_from_the_project(run, tmp_path) -> None:
+def test_suppressions_and_the_cache_come_from_the_project(run, tmp_path) -> None:
     table = (
         '[tool.ligerdiag]\nsuppress = [{rule = "LD006", reason = "known"}]\n'
         '[tool.pytest.ini_options]\nligerdiag_cache_dir = "here"\n'
@@ -183,7 +183,7 @@ def test_what_is_allowed_and_the_cache_come_from_the_project(run, tmp_path) -> N
     given.assert_outcomes(passed=1)
 
 
-def test_a_word_that_is_none_is_told_with_the_nearest(run) -> None:
+def test_an_unknown_option_is_reported_with_the_nearest_one(run) -> None:
     result = run("""
         import pytest
         @pytest.mark.schedule(tarjet="h100")
@@ -197,7 +197,7 @@ def test_a_word_that_is_none_is_told_with_the_nearest(run) -> None:
     result.stdout.fnmatch_lines(["*in `schedule.check` but got `tarjet`, did you mean `target`*"])
 
 
-def test_a_process_of_xdist_asks_for_one_worker(run) -> None:
+def test_a_process_of_xdist_uses_one_worker(run) -> None:
     text = """
         from conftest import asked
         def test_it(schedule):
@@ -216,7 +216,7 @@ def test_the_plugin_costs_a_run_of_pytest_next_to_nothing(pytester: pytest.Pytes
         import ligerdiag.pytest_plugin
         for name in ("numpy", "rich", "jax", "triton", "typer", "google", "cloudpickle"):
             assert name not in sys.modules, name
-        for name in ("ligerdiag.api", "ligerdiag.render", "ligerdiag.cli", "ligerdiag.compile"):
+        for name in ("ligerdiag.api", "ligerdiag.report", "ligerdiag.cli", "ligerdiag.compile"):
             assert name not in sys.modules, name
         """
     )
@@ -238,7 +238,7 @@ CASES = (
 """
 
 
-def test_a_marker_makes_one_test_of_each_case_and_holds_it_against_its_expectation(pytester: pytest.Pytester) -> None:
+def test_a_marker_makes_one_test_of_each_case_with_its_expectation(pytester: pytest.Pytester) -> None:
     (pytester.path / "cases").mkdir()
     (pytester.path / "cases" / "mine.py").write_text(CASES)
     (pytester.path / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '0'\n")

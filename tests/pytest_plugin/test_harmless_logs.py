@@ -1,4 +1,4 @@
-"""JAX's log of a CUDA library that is not there does not stand beside every failing test; all else does."""
+"""pytest does not show JAX's log of a missing CUDA library with every failing test, and shows all others."""
 
 import logging
 import sys
@@ -33,7 +33,7 @@ def test_only_the_plugin_that_misses_a_library_is_left_out(message: str, error: 
 
 
 @pytest.mark.parametrize(("gpu", "debug", "hidden"), [(False, "", True), (True, "", False), (False, "1", False)])
-def test_where_a_gpu_is_the_log_says_why_it_is_not_used(
+def test_the_log_stays_on_a_machine_with_a_gpu(
     gpu: bool, debug: str, hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ligerdiag.pytest_plugin.Path.exists", lambda path: gpu)
@@ -49,8 +49,8 @@ def test_where_a_gpu_is_the_log_says_why_it_is_not_used(
 
 
 @pytest.mark.skipif(any(Path(path).exists() for path in ("/dev/nvidia0", "/dev/dxg")), reason="has a GPU")
-def test_a_failing_test_that_makes_an_array_shows_nothing_of_it(pytester: pytest.Pytester) -> None:
-    """Run in a process of its own, where JAX looks for its plugins for the first time."""
+def test_a_failing_test_that_makes_an_array_does_not_show_the_log(pytester: pytest.Pytester) -> None:
+    """Runs in another process, in which JAX looks for its plugins for the first time."""
     pytester.makepyfile("def test_it():\n    import jax.numpy as jnp\n    assert jnp.ones(2).sum() == 3\n")
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     done.assert_outcomes(failed=1)

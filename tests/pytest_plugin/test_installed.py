@@ -1,4 +1,4 @@
-"""A user's repository with ligerdiag installed from the wheel: nothing of this checkout is on the way."""
+"""A user's repository with ligerdiag installed from the wheel, without anything of this checkout."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from tools.running import Outcome, run_process
 ROOT = Path(__file__).parents[2]
 SAMPLE = Path(__file__).parent / "sample_project"
 UV = os.environ.get("UV", "uv")
-"""`uv run` says which one it is."""
+"""`uv run` sets it to its own path."""
 
 type Run = Callable[..., Outcome]
 
@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that has ligerdiag from the wheel, and everything else from where these tests run."""
+    """An environment that has ligerdiag from the wheel, and everything else from the environment of these tests."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=600)
     python = folder / "bin" / "python"
@@ -44,7 +44,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs the environment's Python with these words, all with one cache."""
+    """Runs the environment's Python with these arguments; all runs share one cache."""
     cache = tmp_path_factory.mktemp("cache")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON", "COV"))}
     variables |= {"LIGERDIAG_CACHE_DIR": str(cache), "COLUMNS": "120"}
@@ -73,7 +73,7 @@ def test_ligerdiag_is_that_of_the_wheel(run: Run, environment: Path, project: Pa
     assert said.out.startswith(str(environment)), said
 
 
-def test_what_the_commands_read_is_in_the_wheel(run: Run, project: Path, tmp_path: Path) -> None:
+def test_files_that_the_commands_read_are_in_the_wheel(run: Run, project: Path, tmp_path: Path) -> None:
     assert run("-m", "ligerdiag", "--version", cwd=project).out.startswith("ligerdiag 0.")
     assert "h100" in run("-m", "ligerdiag", "targets", cwd=project).out
     assert "seed" in run("-m", "ligerdiag", "toolchains", cwd=project).out
@@ -100,7 +100,7 @@ def test_the_traceback_ends_in_the_users_line(first_run: Outcome) -> None:
     assert "ligerdiag/pytest_plugin" not in first_run.out.replace("\\", "/").partition("= FAILURES =")[2]
 
 
-def test_two_processes_say_the_same_from_the_same_cache(run: Run, project: Path, first_run: Outcome) -> None:
+def test_two_processes_give_the_same_report_from_the_same_cache(run: Run, project: Path, first_run: Outcome) -> None:
     again = run("-m", "pytest", "-p", "no:cacheprovider", "-n", "2", cwd=project)
     assert again.code == first_run.code == 1, again
     assert "1 failed, 4 passed" in again.out

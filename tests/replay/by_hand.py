@@ -1,4 +1,4 @@
-"""Scheduled modules from HLO text, with a buffer assignment of our choice, and a kernel in plain NumPy."""
+"""Scheduled modules from HLO text, with a chosen buffer assignment, and a kernel in plain NumPy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ ARENA = 100
 
 @dataclass
 class Doubling:
-    """A kernel that returns a copy of what it found in its first operand, and doubles the operand in place."""
+    """A kernel that returns a copy of its first operand and then doubles the operand in place."""
 
     launches: list[tuple[str, list[list[float]]]] = field(default_factory=list)
 
@@ -78,4 +78,4 @@ condition {
   three = s32[] constant(3)
   ROOT less = pred[] compare(ci, three), direction=LT
 }"""
-"""Computations `body` and `condition` of a loop that runs the kernel three times on what it carries."""
+"""Computations `body` and `condition` of a loop that runs the kernel three times on its state."""

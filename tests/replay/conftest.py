@@ -11,7 +11,7 @@ import pytest
 ROWS, BLOCK = 8, 16
 
 type Call = Callable[..., Any]
-"""A function, then what it is called with in that process."""
+"""A function, then the arguments of its call in that process."""
 
 
 @pytest.fixture(scope="module")

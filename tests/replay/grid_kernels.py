@@ -1,4 +1,4 @@
-"""Kernels whose programs meet, or that reach out of their buffers, and their likes that do neither."""
+"""Kernels whose programs meet or access memory out of bounds, and similar kernels that do neither."""
 
 import triton
 import triton.language as tl
@@ -43,7 +43,7 @@ def stencil_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def stencil_and_running_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr, MOVES: tl.constexpr, FIRST: tl.constexpr):
-    """Overwrites its operand, each element by what lies MOVES further, and from FIRST on keeps running sums of it."""
+    """Overwrites each element of its operand by the one MOVES further, and from FIRST on keeps running sums."""
     program = tl.program_id(0)
     at = program * BLOCK + tl.arange(0, BLOCK)
     old = tl.load(x_ptr + at + MOVES, mask=at + MOVES < n, other=0.0)
@@ -61,7 +61,7 @@ def split_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def lock_kernel(x_ptr, lock_ptr, o_ptr, BLOCK: tl.constexpr, FACTOR: tl.constexpr):
-    """One block for all programs, behind a lock: a sum for the FACTOR 1, else what hangs on their order."""
+    """One block for all programs, behind a lock: a sum for FACTOR 1, otherwise a result that depends on their order."""
     columns = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + tl.program_id(0) * BLOCK + columns)
     while tl.atomic_cas(lock_ptr, 0, 1) == 1:
@@ -90,7 +90,7 @@ def equal_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def far_kernel(x_ptr, o_ptr, n, STRIDE: tl.constexpr, BLOCK: tl.constexpr):
-    """The index of a row is an i32, and wraps; what is below zero is below n, too."""
+    """The index of a row is an i32 and wraps; a negative index is below n, too."""
     at = tl.program_id(0) * STRIDE + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n, other=0.0)
     tl.store(o_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), x)

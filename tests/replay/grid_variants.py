@@ -1,6 +1,6 @@
-"""Kernels in the forms that authors write: sums onto an output, updates by several programs, places from a counter, locks.
+"""Kernels as authors write them: sums onto an output, updates by several programs, places from a shared index, locks.
 
-The table of `test_grid_variants` says which rule is right for each launch, and why.
+The table of `test_grid_variants` has the right rule for each launch, and why.
 """
 # pyright: basic
 
@@ -61,7 +61,7 @@ def split_k(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BK: tl.c
 
 @triton.jit
 def split_k_plain(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BK: tl.constexpr):
-    """Load and store in the place of the atomic addition."""
+    """A load and a store instead of the atomic addition."""
     m, n = tl.arange(0, M), tl.arange(0, N)
     k = tl.program_id(0) * BK + tl.arange(0, BK)
     left = tl.load(a + m[:, None] * K + k[None, :])
@@ -72,7 +72,7 @@ def split_k_plain(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BK
 
 @triton.jit
 def accumulate(x, o, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Each program its own columns, row after row, onto what it finds."""
+    """Each program adds onto its own columns, row after row."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     for row in range(ROWS):
         value = tl.load(x + row * (BLOCK * tl.num_programs(0)) + column)
@@ -112,7 +112,7 @@ def beta(x, o, factor, BLOCK: tl.constexpr):
 
 @triton.jit
 def masked_load(x, o, BLOCK: tl.constexpr):
-    """What is masked away is never read."""
+    """Masked elements are never read."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     old = tl.load(o + at, mask=at < 0, other=0.0)
     tl.store(o + at, tl.load(x + at) + old)
@@ -152,13 +152,13 @@ def exchange_same_place(x, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def claim(i, o, BLOCK: tl.constexpr):
-    """Compare-and-swap on an output that nobody has set."""
+    """Compare-and-swap on an output that no launcher has zeroed."""
     tl.atomic_cas(o + tl.program_id(0), 0, tl.load(i + tl.program_id(0)))
 
 
 @triton.jit
 def gathered_old(i, o, BLOCK: tl.constexpr):
-    """Reads of the output at places from memory, then writes all of its own."""
+    """Reads the output at places from memory, then writes all of its own elements."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     found = tl.load(o + tl.load(i + at))
     tl.store(o + at, found + 1)
@@ -245,7 +245,7 @@ def persistent(x, o, TILES: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def partial_sums(x, o, TILES: tl.constexpr, BLOCK: tl.constexpr):
-    """Each program walks over its tiles, and adds each to a row of its own."""
+    """Each program walks over its tiles and adds each to a separate row."""
     at = tl.arange(0, BLOCK)
     for tile in range(tl.program_id(0), TILES, tl.num_programs(0)):
         own = o + tl.program_id(0) * BLOCK + at
@@ -254,7 +254,7 @@ def partial_sums(x, o, TILES: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def set_flag(x, o, BLOCK: tl.constexpr):
-    """All store the same value, which they compute from what nobody overwrites."""
+    """All store the same value, computed from bytes that no program overwrites."""
     at = tl.arange(0, BLOCK)
     tl.store(o, tl.sum(tl.load(x + at)))
 
@@ -321,7 +321,7 @@ def previous_sum(x, c, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def reserve_per_bucket(i, x, c, o, ROOM: tl.constexpr, BLOCK: tl.constexpr):
-    """Buckets with places of their own, filled in the order of arrival."""
+    """Buckets with separate places, filled in the order of arrival."""
     bucket = tl.load(i + tl.program_id(0))
     place = tl.atomic_add(c + bucket, 1)
     tl.store(o + bucket * ROOM + place, tl.load(x + tl.program_id(0)))
@@ -329,7 +329,7 @@ def reserve_per_bucket(i, x, c, o, ROOM: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def work_queue(x, c, o, TILES: tl.constexpr, BLOCK: tl.constexpr):
-    """Persistent programs draw tiles from a counter; where a tile's result goes says the tile."""
+    """Persistent programs draw tiles from an atomic counter; the tile determines the place of its result."""
     at = tl.arange(0, BLOCK)
     tile = tl.atomic_add(c, 1)
     while tile < TILES:
@@ -339,7 +339,7 @@ def work_queue(x, c, o, TILES: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def last_block_reduces(x, c, part, o, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr):
-    """Each stores its part; whoever draws the last ticket adds them up."""
+    """Each program stores its part; the one that draws the last ticket adds them up."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(part + tl.program_id(0), tl.sum(tl.load(x + at)))
     tl.debug_barrier()
@@ -383,7 +383,7 @@ def locked_sum(x, lock, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def unlocked_beside_lock(x, lock, o, BLOCK: tl.constexpr):
-    """The lock is let go before the load and store."""
+    """The lock is released before the load and store."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.sum(tl.load(x + at))
     tl.atomic_add(lock, 1)

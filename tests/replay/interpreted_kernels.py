@@ -1,4 +1,4 @@
-"""Kernels for the runner's tests, and `run`, which runs one from the custom call that jax-triton would make of it."""
+"""Kernels for the runner's tests, and `run`, which runs one from the custom call that jax-triton would make."""
 
 import importlib
 import zlib
@@ -21,7 +21,7 @@ from tests.replay.triton_ir.oracle import NAMES
 
 @triton.jit
 def double_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
-    """Overwrites its operand, and returns what it read."""
+    """Overwrites its operand and returns the old content."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offsets)
     tl.store(x_ptr + offsets, x * 2)
@@ -54,7 +54,7 @@ def neighbour_kernel(x_ptr, o_ptr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def twice_over_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
-    """Each program is alone in its row, but reads again what it has stored: only its bytes being shared shows it."""
+    """Each program is alone in its row but reads its own stores: only shared bytes make this visible."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(o_ptr + offsets, tl.load(x_ptr + offsets) * 2)
     tl.store(o_ptr + offsets, tl.load(x_ptr + offsets) + 1)
@@ -77,7 +77,7 @@ def both_ways_kernel(x_ptr, y_ptr, ox_ptr, oy_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def neighbour_through_operand_kernel(x_ptr, o_ptr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Overwrites each row with its sum with the next, behind everybody's back."""
+    """Overwrites each row with its sum with the next one, undeclared."""
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * BLOCK + columns)
@@ -87,7 +87,7 @@ def neighbour_through_operand_kernel(x_ptr, o_ptr, ROWS: tl.constexpr, BLOCK: tl
 
 @triton.jit
 def running_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
-    """Adds each row to what the program before it has stored."""
+    """Adds each row to the result of the program before."""
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     above = tl.load(o_ptr + (row - 1) * BLOCK + columns, mask=row > 0, other=0.0)
@@ -109,7 +109,7 @@ def past_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def total_kernel(x_ptr, sum_ptr, BLOCK: tl.constexpr):
-    """Adds its part to what stands there."""
+    """Adds its part to the current content."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(sum_ptr, tl.sum(tl.load(x_ptr + offsets)))
 
@@ -126,7 +126,7 @@ def product_kernel(x_ptr, factor, one, o_ptr, type_ptr, nothing, SIZE: tl.conste
 
 @triton.jit
 def place_kernel(o_ptr, ROWS: tl.constexpr, HEIGHT: tl.constexpr, DEPTH: tl.constexpr):
-    """Says of each program where in the grid it stands."""
+    """Stores the place of each program in the grid."""
     x, y, z = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     place = (x * tl.num_programs(1) + y) * tl.num_programs(2) + z
     tl.store(o_ptr + (x * HEIGHT + y) * DEPTH + z, place)
@@ -225,7 +225,7 @@ def run(
     runner: dict[str, Any] | None = None,
     **fields: Any,
 ) -> tuple[list[np.ndarray], list[np.ndarray], tuple[LaunchNumbers, ...]]:
-    """Runs the kernel; output `share[i]` stands in operand i.
+    """Runs the kernel; output `share[i]` has operand i's bytes.
 
     Returns operands and outputs as the kernel left them, and what was seen. `runner` goes to the KernelRunner, `fields` to
     `make_call`.

@@ -1,4 +1,4 @@
-"""Which processes run below one of ours."""
+"""The processes that descend from this one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Static verdict and replay on real programs, each compiled for an H100 that is not there: they say the same."""
+"""Static verdicts and replay agree on real programs, each compiled for an H100 that this machine does not have."""
 
 from collections.abc import Callable
 from pathlib import Path

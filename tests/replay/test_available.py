@@ -1,10 +1,10 @@
-"""How much memory is left: the kernel's estimate, or a container's limit where that is less."""
+"""Available memory: the operating system's estimate, or the rest of a container's limit if that is less."""
 
 from pathlib import Path
 
 import pytest
 
-from ligerdiag.replay.service.worker import compute_available_bytes
+from ligerdiag.replay.replay_worker import compute_available_bytes
 
 MIB = 1 << 20
 
@@ -23,17 +23,17 @@ def write_group(folder: Path, limit: str, used: int, inactive: int) -> Path:
     return folder
 
 
-def test_a_machine_without_a_limit_has_what_the_kernel_says(meminfo: Path, tmp_path: Path) -> None:
+def test_a_machine_without_a_limit_has_the_systems_estimate(meminfo: Path, tmp_path: Path) -> None:
     assert compute_available_bytes(meminfo, tmp_path / "none") == MIB
     assert compute_available_bytes(meminfo, write_group(tmp_path, "max", 5, 0)) == MIB
 
 
 @pytest.mark.parametrize(("used", "inactive", "left"), [(300, 0, 700), (900, 500, 600), (2000, 0, 0), (0, 0, 1000)])
-def test_a_container_has_what_its_limit_leaves(
+def test_a_container_has_the_rest_of_its_limit(
     meminfo: Path, tmp_path: Path, used: int, inactive: int, left: int
 ) -> None:
     assert compute_available_bytes(meminfo, write_group(tmp_path, "1000", used, inactive)) == left
 
 
-def test_this_machine_says_something() -> None:
+def test_this_machine_has_memory_left() -> None:
     assert compute_available_bytes() > MIB

@@ -1,4 +1,4 @@
-"""Collectives against XLA:CPU with 8 host devices, and the forms that it does not make against NumPy."""
+"""Collectives against XLA:CPU with 8 host devices; the forms that it does not produce, against NumPy."""
 
 import os
 import subprocess
@@ -14,8 +14,8 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.interpreter.evaluate import HloEvaluator
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.ops.evaluate import HloEvaluator
+from ligerdiag.replay.ops.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.runs.shards import check_replicas, compute_groups
 from tests.replay.collective_programs import ENVIRONMENT, PROGRAMS
@@ -201,7 +201,7 @@ def test_a_start_of_several_all_gathers_nests_operands_and_results() -> None:
     np.testing.assert_array_equal(second[3], [300, 301])
 
 
-def test_a_start_of_collective_permute_has_contexts_and_zeros_for_who_gets_nothing() -> None:
+def test_a_start_of_collective_permute_has_contexts_and_zeros_for_devices_that_receive_nothing() -> None:
     body = """%p = f32[2] parameter(0)
     %s = (f32[2], f32[2], u32[], u32[]) collective-permute-start(%p), channel_id=1, source_target_pairs={{0,3},{3,0}}
     ROOT %d = f32[2] collective-permute-done(%s)"""
@@ -276,7 +276,7 @@ def test_operands_are_not_changed() -> None:
     np.testing.assert_array_equal(operands, make_operands(2))
 
 
-def test_what_is_no_collective_is_not_covered() -> None:
+def test_another_opcode_is_not_covered_as_a_collective() -> None:
     module = parse_text("%p = f32[2] parameter(0)\n ROOT %r = f32[2] negate(%p)")
     with pytest.raises(NotCoveredError, match="negate"):
         exchange(module.entry.root, make_operands(2), add)

@@ -1,4 +1,4 @@
-"""Estimates from modules by hand: what makes a replay dearer, and what makes it no dearer."""
+"""Estimates of modules written by hand: what makes a replay more expensive, and what does not."""
 
 import json
 import math
@@ -10,15 +10,8 @@ from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.runs.loops import find_longest_loop, find_trip_count
-from ligerdiag.replay.service.estimate import (
-    FLOPS,
-    INSTRUCTION_SECONDS,
-    Estimate,
-    count_allocated_bytes,
-    count_flops,
-    estimate,
-)
+from ligerdiag.replay.estimate import FLOPS, INSTRUCTION_SECONDS, Estimate, count_allocated_bytes, count_flops, estimate
+from ligerdiag.replay.runs.loop_cuts import find_longest_loop, find_trip_count
 
 EMPTY = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
 
@@ -139,7 +132,7 @@ ENTRY %e {{
     assert run(make(2000)).seconds > 1.5 * run(make(1000)).seconds
 
 
-def test_what_is_fused_counts() -> None:
+def test_fused_instructions_count() -> None:
     module = parse_text("""%fused (x: f32[1000000]) -> f32[1000000] {
   %x = f32[1000000] parameter(0)
   %y = f32[1000000] exponential(%x)
@@ -179,18 +172,18 @@ def test_a_backend_config_of_another_form_is_passed_over(config: str) -> None:
     assert count_trips(module) == 12
 
 
-def test_another_form_of_condition_says_nothing() -> None:
+def test_another_form_of_condition_gives_no_count() -> None:
     assert count_trips(make_loop(12, direction="NE")) is None
     assert count_trips(make_loop(12, start="copy(%n)")) is None
 
 
-def test_a_loop_of_the_program_of_which_nothing_is_known_runs_as_often_as_the_optimized_one() -> None:
+def test_a_loop_of_unknown_length_in_the_program_runs_as_often_as_the_optimized_one() -> None:
     found = run(make_loop(12, direction="NE"), make_loop(400))
     assert found.notes == ("`w` is taken to run 400 times",)
     assert found.seconds == pytest.approx(run(make_loop(400)).seconds, rel=0.01)
 
 
-def test_a_loop_of_which_nothing_is_known_at_all_counts_once_and_is_noted() -> None:
+def test_a_loop_of_unknown_length_in_both_modules_counts_once_and_is_noted() -> None:
     found = run(make_loop(12, direction="NE"))
     assert found.notes == ("`w` is taken to run 1 times",) * 2
 
@@ -200,7 +193,7 @@ def test_a_kernel_counts_once_for_the_program_and_once_for_the_schedule() -> Non
     assert run(module, kernel=5).seconds - run(module).seconds == pytest.approx(10)
 
 
-def test_devices_that_run_a_kernel_on_all_of_its_operand_count_once_and_those_on_shards_each() -> None:
+def test_a_kernel_on_whole_operands_counts_once_and_on_shards_once_per_device() -> None:
     program, replicated, sharded = make_kernel(32), make_kernel(32), make_kernel(8)
     assert run(program, replicated, kernel=5, devices=4).seconds == pytest.approx(10, rel=0.01)
     assert run(program, sharded, kernel=5, devices=4).seconds == pytest.approx(25, rel=0.01)
@@ -218,7 +211,7 @@ def test_the_schedule_runs_on_each_device() -> None:
     assert run(module, devices=8).seconds == pytest.approx(run(module).seconds * 10 / 3, rel=1e-9)
 
 
-def test_of_branches_the_dearest_counts() -> None:
+def test_the_most_expensive_branch_counts() -> None:
     module = parse_text("""%cheap (x: f32[1000000]) -> f32[1000000] {
   ROOT %x = f32[1000000] parameter(0)
 }
@@ -243,7 +236,7 @@ def test_allocations_are_counted_to_the_end_of_their_last_slice_on_each_device()
     assert run(module, devices=4, buffers=buffers).bytes - run(module, devices=4).bytes == 4656
 
 
-def test_a_computation_that_is_called_from_everywhere_is_looked_at_once() -> None:
+def test_a_computation_with_many_callers_is_visited_once() -> None:
     levels = "\n".join(
         f"""%f{n} (x: f32[]) -> f32[] {{
   %x = f32[] parameter(0)

@@ -1,12 +1,12 @@
-"""A kept replay is one of all the code that computes its numbers."""
+"""The key of a kept replay covers all code that computes its numbers."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from ligerdiag.replay.service import service
+from ligerdiag.replay import replay_service
 
-PACKAGE = Path(service.__file__).parents[2]
+PACKAGE = Path(replay_service.__file__).parents[1]
 
 
 def list_imports_of_compile(file: Path) -> Iterator[str]:
@@ -15,10 +15,10 @@ def list_imports_of_compile(file: Path) -> Iterator[str]:
             yield f"{(node.module or '').removeprefix('ligerdiag.').replace('.', '/')}.py"
 
 
-def test_what_draws_the_arguments_is_a_part_of_the_fingerprint() -> None:
-    parts = service._PARTS  # pyright: ignore[reportPrivateUsage]
+def test_the_code_that_draws_arguments_is_a_part_of_the_fingerprint() -> None:
+    parts = replay_service._PARTS  # pyright: ignore[reportPrivateUsage]
     drawing = [PACKAGE / part for part in parts if part.startswith("compile/")]
-    files = [*(PACKAGE / "replay" / "runs").glob("*.py"), PACKAGE / "replay" / "service" / "dump.py", *drawing]
+    files = [*(PACKAGE / "replay" / "runs").glob("*.py"), PACKAGE / "replay" / "dump_replay.py", *drawing]
     found = {name for file in files for name in list_imports_of_compile(file)}
     assert len(found) >= 2
     assert found <= set(parts)

@@ -1,4 +1,4 @@
-"""The right answers for kernels in many forms: do they hang on the order of their programs, do they leave their buffers?"""
+"""Kernels in many forms: do their results depend on the order of programs, and do they access memory out of bounds?"""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def draw(size: int = SIZE) -> np.ndarray:
 
 
 def watch(kernel: str, operands: Any, outputs: Any, **fields: Any) -> LaunchNumbers:
-    """What replay sees; what the launch alone proves to be outside is among it."""
+    """Returns the findings of replay, which include the accesses that the launch alone proves to be out of bounds."""
     fields = {"grid": (PROGRAMS,), "constants": CONSTANTS, **fields}
     *_, (seen,) = run(f"{grid_kernels.__name__}.{kernel}", operands, outputs, **fields)
     fields.pop("share", None)
@@ -42,7 +42,7 @@ def watch(kernel: str, operands: Any, outputs: Any, **fields: Any) -> LaunchNumb
 
 
 def prove_outside(kernel: str, operands: Any, outputs: Any, **fields: Any) -> list[tuple[int, OutsideAccess]]:
-    """(buffer, access) of what is outside whatever the data."""
+    """Returns (buffer, access) of the accesses that are out of bounds for any data."""
     call = make_call(f"{grid_kernels.__name__}.{kernel}", operands, outputs, **fields)
     effects = compute_kernel_effects(
         parse_configurations(call.proto.custom_call_target, call.proto.backend_config),
@@ -64,7 +64,7 @@ def tell_outside(seen: LaunchNumbers) -> set[tuple[str, int | None, int, int, in
 
 
 @pytest.mark.parametrize("kernel", ["copy_kernel", "stencil_kernel"])
-def test_what_is_masked_is_not_outside(kernel: str) -> None:
+def test_a_masked_access_is_not_out_of_bounds(kernel: str) -> None:
     seen = watch(kernel, [draw()], [draw()], scalars={"n": ("i32", SIZE)})
     assert (seen.outside, seen.racing, seen.order_difference) == ((), {}, 0.0)
 
@@ -80,7 +80,7 @@ def test_a_grid_that_is_one_block_too_long() -> None:
     assert tell_outside(seen) == {("load", 0, x.size, BLOCK, PROGRAMS), ("store", 1, x.size, BLOCK, PROGRAMS)}
 
 
-def test_only_the_buffer_that_is_too_short_is_left() -> None:
+def test_only_accesses_to_the_buffer_that_is_too_short_are_out_of_bounds() -> None:
     seen = watch("copy_kernel", [draw()], [draw(SIZE - 3)], scalars={"n": ("i32", SIZE)})
     assert tell_outside(seen) == {("store", 1, SIZE - 3, 3, 3)}
 
@@ -94,14 +94,14 @@ def test_block_pointers(checked: bool) -> None:
 
 
 @pytest.mark.parametrize("rows", [PROGRAMS, PROGRAMS + 1])
-def test_descriptors_check_against_the_shape_that_they_are_given(rows: int) -> None:
+def test_descriptors_check_against_their_own_shape(rows: int) -> None:
     x = draw(BLOCK * PROGRAMS)
     seen = watch("descriptor_kernel", [x], [x], grid=(PROGRAMS + 1,), scalars={"n": ("i32", rows)})
     outside = {("load", 0, x.size, BLOCK, PROGRAMS), ("store", 1, x.size, BLOCK, PROGRAMS)}
     assert tell_outside(seen) == (set() if rows == PROGRAMS else outside)
 
 
-def test_a_stencil_in_place_is_said_to_race_and_nothing_else() -> None:
+def test_a_stencil_in_place_is_reported_as_a_race_only() -> None:
     seen = watch("stencil_kernel", [draw()], [draw()], share={0: 0}, scalars={"n": ("i32", SIZE)})
     assert seen.racing[0] > 0.1
     assert seen.order_difference == 0.0
@@ -109,7 +109,9 @@ def test_a_stencil_in_place_is_said_to_race_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("programs", [PROGRAMS, 40])
 @pytest.mark.parametrize(("moves", "racing"), [(0, False), (1, True)])
-def test_what_hangs_on_the_order_beside_the_operand_is_said_of_its_own(moves: int, racing: bool, programs: int) -> None:
+def test_another_dependence_on_the_order_is_reported_besides_the_operands_race(
+    moves: int, racing: bool, programs: int
+) -> None:
     x = draw(BLOCK * programs)
     constants = {**CONSTANTS, "MOVES": moves, "FIRST": programs // 2}
     seen = watch(
@@ -125,13 +127,13 @@ def test_what_hangs_on_the_order_beside_the_operand_is_said_of_its_own(moves: in
     assert {(one.buffer, one.other_buffer) for one in seen.meetings} == {(1, 1)}
 
 
-def test_atomic_sums_hang_on_no_order() -> None:
+def test_atomic_sums_do_not_depend_on_the_order() -> None:
     seen = watch("split_kernel", [draw(64)], [np.zeros(BLOCK, np.float32)], zeroed=(0,))
     assert (seen.racing, seen.order_difference, seen.meetings, seen.outside) == ({}, 0.0, (), ())
 
 
 @pytest.mark.parametrize(("factor", "differs"), [(1, False), (2, True)])
-def test_a_lock_makes_an_order_only_where_that_makes_the_result(factor: int, differs: bool) -> None:
+def test_a_lock_is_reported_only_if_the_order_changes_the_result(factor: int, differs: bool) -> None:
     lock, total = np.zeros(1, np.int32), np.zeros(BLOCK, np.float32)
     constants = {**CONSTANTS, "FACTOR": factor}
     seen = watch("lock_kernel", [draw(64)], [lock, total], constants=constants, zeroed=(0, 1))
@@ -183,7 +185,7 @@ def test_an_operand_without_elements(n: int) -> None:
         ("block_pointer_kernel", {"CHECKED": True}, SIZE, None, 0),
     ],
 )
-def test_what_is_written_outside_whatever_the_data_is_proven(
+def test_a_write_out_of_bounds_for_any_data_is_proven(
     kernel: str, extra: dict[str, Any], size: int, first: int | None, elements: int
 ) -> None:
     found = prove_outside(
@@ -198,7 +200,7 @@ def test_what_is_written_outside_whatever_the_data_is_proven(
     assert told == ([] if first is None else [(1, MemoryOperation.STORE, 4 * first, elements, PROGRAMS - 1)])
 
 
-def test_what_is_loaded_outside_of_a_buffer_that_is_overwritten_is_proven() -> None:
+def test_a_load_out_of_bounds_of_an_overwritten_buffer_is_proven() -> None:
     x = draw(BLOCK * PROGRAMS)
     fields: dict[str, Any] = {"grid": (PROGRAMS,), "constants": {**CONSTANTS, "MOVES": 1, "FIRST": 1}}
     found = prove_outside("stencil_and_running_kernel", [x], [x], scalars={"n": ("i32", x.size + 1)}, **fields)

@@ -1,4 +1,4 @@
-"""Which rule is right for each launch, derived by hand, from what the launch alone says and from what replay sees of it."""
+"""The right rule for each launch, derived by hand, from the launch alone and from replay."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,7 +59,7 @@ NOTHING: set[str] = set()
 
 # fmt: off
 LAUNCHES: dict[str, Launch] = {
-    # sums onto an output that nobody has set
+    # sums onto an output that is not zeroed
     "a sum by atomics": Launch("sum_rows", (X,), (zeros(1),), (8,), {UNWRITTEN}, B),
     "a sum by atomics, zeroed": Launch("sum_rows", (X,), (zeros(1),), (8,), NOTHING, B, zeroed=(0,)),
     "a sum by atomics of one program": Launch("sum_rows", (X,), (zeros(1),), (1,), {UNWRITTEN}, {"BLOCK": 128}),
@@ -228,7 +228,7 @@ def make(launch: Launch) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_replay_sees_what_is_wrong_and_nothing_else(name: str) -> None:
+def test_replay_finds_each_error_and_nothing_else(name: str) -> None:
     launch = LAUNCHES[name]
     kernel, fields = make(launch)
     *_, (seen,) = run(kernel, list(launch.operands), list(launch.outputs), share=launch.share, **fields)
@@ -239,7 +239,7 @@ def test_replay_sees_what_is_wrong_and_nothing_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_the_launch_alone_proves_what_it_can(name: str) -> None:
+def test_the_launch_alone_proves_the_expected_findings(name: str) -> None:
     launch = LAUNCHES[name]
     kernel, fields = make(launch)
     call = make_call(kernel, launch.operands, launch.outputs, **fields)

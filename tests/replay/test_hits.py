@@ -1,4 +1,4 @@
-"""Whose value stands where a kernel accesses what is not its buffer's."""
+"""The values that a kernel hits when it accesses bytes outside of its buffers."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SIZE = 16
 
 
 def find_hit(buffer: int, first_byte: int, *, in_loop: bool = False) -> str:
-    """In the arena stand, each behind the other: old, the operand, the output, and late, which takes old's bytes again."""
+    """The arena has, one after the other: old, the operand, the output, and late, which reuses old's bytes."""
     builder = Builder()
     body = builder.computation("body")
     given = builder.add(body, "parameter")
@@ -70,7 +70,7 @@ def test_the_last_value_that_has_the_bytes_before_the_call_is_hit(
     assert find_hit(buffer, first_byte, in_loop=in_loop) == hit
 
 
-def test_a_launch_that_stays_inside_is_left_alone() -> None:
+def test_a_launch_within_its_buffers_hits_nothing() -> None:
     launch = LaunchNumbers(kernel="k", instruction="call", launches=1)
     module, buffers = parse_hlo(make_empty())
     assert buffers is not None

@@ -19,9 +19,9 @@ from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.effects.call import parse_configurations
 from ligerdiag.effects.ttir_module import parse_ttir
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.runs.kernels import KernelRunner, estimate_seconds
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.replay.conftest import BLOCK, ROWS, draw
 from tests.replay.interpreted_kernels import make_call, make_custom_call, run
@@ -104,7 +104,7 @@ def test_atomic_additions_add_up() -> None:
     assert out[0] == 2 * x.size
 
 
-def test_what_is_not_covered_is_named_with_its_kernel() -> None:
+def test_an_error_of_coverage_names_the_kernel() -> None:
     with pytest.raises(NotCoveredError, match=r"kernel `fail_late_kernel`: .*inline"):
         run("fail_late_kernel", [draw()], [np.zeros(1, np.int32)], grid=(ROWS,), constants={"BLOCK": BLOCK})
 
@@ -116,7 +116,7 @@ def test_narrow_floats_are_computed_in_f32_and_rounded_once(narrow: Any) -> None
     assert np.array_equal(square, (x.astype(np.float32) ** 2).astype(narrow))
 
 
-def test_f32_becomes_bf16_as_asked_for() -> None:
+def test_f32_becomes_bf16_by_the_requested_rounding() -> None:
     x = draw(64)
     x[:3] = np.nan, np.inf, 1e-40
     keywords: Any = {"grid": (1,), "constants": {"BLOCK": x.size}}
@@ -125,7 +125,7 @@ def test_f32_becomes_bf16_as_asked_for() -> None:
     assert np.array_equal(rounded.view(np.uint16), x.astype(ml_dtypes.bfloat16).view(np.uint16))
 
 
-def test_every_bf16_becomes_the_f32_that_it_is() -> None:
+def test_every_bf16_converts_exactly_to_f32() -> None:
     x = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16)
     _, (out,), _ = run("convert_kernel", [x], [np.zeros(x.size, np.float32)], grid=(1,), constants={"BLOCK": x.size})
     assert np.array_equal(out, x.astype(np.float32), equal_nan=True)
@@ -161,7 +161,7 @@ def test_scalars_and_constants_have_the_types_that_jax_triton_gives_them() -> No
     )
     # a Python float is an fp64: the product is one of doubles
     assert np.array_equal(product, x.astype(np.float64) * 0.1)
-    # and a 1 is no i32 but a constant, which takes the type of what it is added to
+    # and a 1 is a constant and no i32: it takes the type of the value that it is added to
     assert kept.tolist() == [0.1, 8.0, -128.0]
 
 

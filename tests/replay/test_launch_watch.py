@@ -1,4 +1,4 @@
-"""What is seen of a kernel while it runs: elements that it leaves unwritten, and races."""
+"""Observations of a launch: unwritten elements, races, accesses out of bounds."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.replay.interpreted_kernels import run
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.int8, np.bool_])
-def test_what_a_kernel_leaves_unwritten_is_counted(dtype: Any) -> None:
+def test_elements_that_a_kernel_leaves_unwritten_are_counted(dtype: Any) -> None:
     x = draw().astype(dtype)
     _, (out,), (seen,) = run("half_kernel", [x], [np.zeros_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK})
     assert seen.unwritten == {0: (x.size // 2, x.size)}
@@ -19,7 +19,7 @@ def test_what_a_kernel_leaves_unwritten_is_counted(dtype: Any) -> None:
     assert dtype is not np.bool_ or set(out.view(np.uint8).tolist()) <= {0, 1}
 
 
-def test_what_holds_the_canary_because_it_was_written_is_not_unwritten() -> None:
+def test_an_element_into_which_the_kernel_wrote_the_canary_is_not_unwritten() -> None:
     x = np.full(BLOCK, 0xA5, np.uint8)
     _, (out,), (seen,) = run("convert_kernel", [x], [np.zeros_like(x)], grid=(1,), constants={"BLOCK": BLOCK})
     assert np.array_equal(out, x)
@@ -61,20 +61,20 @@ def test_a_kernel_that_overwrites_only_its_own_elements_is_safe() -> None:
         assert seen.racing == {}
 
 
-def test_an_alias_that_is_written_through_the_operand_says_nothing_of_another() -> None:
+def test_a_write_through_the_operand_is_no_evidence_about_another_alias() -> None:
     x = draw()
     *_, (seen,) = run("both_ways_kernel", [x, x], [x, x], grid=(ROWS,), share={0: 0, 1: 1}, constants={"BLOCK": BLOCK})
     assert seen.checked == 1
     assert seen.racing == {}
 
 
-def test_reading_what_it_stored_itself_shows_on_bytes_that_are_not_shared() -> None:
+def test_a_kernel_that_reads_its_own_stores_differs_on_unshared_bytes() -> None:
     x = draw()
     *_, (seen,) = run("twice_over_kernel", [x], [x], grid=(ROWS,), share={0: 0}, constants={"BLOCK": BLOCK})
     assert seen.racing.keys() == {0}
 
 
-def test_a_race_behind_everybodys_back_is_seen_too() -> None:
+def test_a_race_through_an_undeclared_write_is_found_too() -> None:
     x = draw()
     *_, (seen,) = run(
         "neighbour_through_operand_kernel", [x], [np.zeros(ROWS, np.float32)], grid=(ROWS,),
@@ -84,7 +84,7 @@ def test_a_race_behind_everybodys_back_is_seen_too() -> None:
 
 
 @pytest.mark.parametrize("check_seconds", [0.5, 0.0])
-def test_a_kernel_that_reads_what_another_program_writes_hangs_on_their_order(check_seconds: float) -> None:
+def test_a_kernel_that_reads_another_programs_writes_depends_on_their_order(check_seconds: float) -> None:
     x = draw()
     *_, (seen,) = run(
         "running_kernel", [x], [x], grid=(ROWS,), constants={"BLOCK": BLOCK}, runner={"check_seconds": check_seconds}
@@ -98,13 +98,13 @@ def test_a_kernel_that_reads_what_another_program_writes_hangs_on_their_order(ch
     assert seen.operands == 1
 
 
-def test_programs_that_all_write_the_same_hang_on_no_order() -> None:
+def test_programs_that_all_write_the_same_do_not_depend_on_their_order() -> None:
     x = draw()
     *_, (seen,) = run("everyone_kernel", [x], [x], grid=(ROWS,), constants={"BLOCK": BLOCK})
     assert (seen.order_difference, seen.meetings) == (0.0, ())
 
 
-def test_accesses_outside_of_their_buffers_are_noted_once_for_each_operation() -> None:
+def test_accesses_out_of_bounds_are_recorded_once_per_operation() -> None:
     x = draw()
     *_, (seen,) = run("past_kernel", [x], [x], grid=(ROWS,), constants={"BLOCK": BLOCK}, times=3)
     load, store = sorted(seen.outside, key=lambda one: one.kind)

@@ -1,10 +1,10 @@
-"""What several draws say of an output: its error against what roundings come to."""
+"""Several draws judge an output: its error relative to the effect of roundings."""
 
 from math import inf, nan
 
 import pytest
 
-from ligerdiag.replay.service.more_draws import Word, compute_ratio, judge_ratios
+from ligerdiag.replay.more_draws import Word, compute_ratio, judge_ratios
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from ligerdiag.replay.service.more_draws import Word, compute_ratio, judge_ratio
         ((nan, 20.0), Word.WRONG),
     ],
 )
-def test_one_draw_shows_what_is_wrong_and_all_of_them_what_is_right(ratios: tuple[float, ...], word: Word) -> None:
+def test_one_draw_shows_a_wrong_output_and_all_draws_a_right_one(ratios: tuple[float, ...], word: Word) -> None:
     assert judge_ratios(ratios) is word
 
 
-def test_an_error_is_measured_by_what_roundings_come_to() -> None:
+def test_an_error_is_relative_to_the_effect_of_roundings() -> None:
     assert compute_ratio(1e-3, (1e-4, 2e-4), is_finite=True) == pytest.approx(5)
     assert compute_ratio(0.0, (), is_finite=True) == 0
     assert compute_ratio(1e-9, (0.0, 0.0), is_finite=True) < 1  # no finer than an f32

@@ -1,4 +1,4 @@
-"""`check --orders`: fresh outputs stay what they are in every order that XLA may choose, and lucky ones do not."""
+"""`check --orders`: fresh outputs are the same in every order that XLA may choose, latent ones are not."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.judgement.agreement import compute_disagreements, find_order_changes
 from ligerdiag.model.findings import OrderChange, OrderNumbers, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport
-from ligerdiag.render.json import render_json
-from ligerdiag.render.terminal.spans import compute_text
-from ligerdiag.render.terminal.summary import render_replays
+from ligerdiag.report.agreement import compute_disagreements, find_order_changes
+from ligerdiag.report.json import render_json
+from ligerdiag.report.terminal.spans import compute_text
+from ligerdiag.report.terminal.summary import render_replays
 
 MERGED = Path(__file__).parents[1] / "analysis" / "programs" / "merged.py"
 BY_DAY = (
@@ -30,7 +30,7 @@ def check(cache: Path, *names: str, orders: int = 12) -> CheckReport:
 
 
 def require_right(case: CaseReport) -> None:
-    """The verdicts are those that the file's author derived; what is fresh stays, and what is latent changes."""
+    """The verdicts are those that the file's author derived; fresh outputs are stable, and latent ones change."""
     assert (case.mismatch, case.error, case.disagreements) == ("", "", ())
     assert case.replay is not None
     assert case.replay.orders is not None
@@ -41,7 +41,7 @@ def require_right(case: CaseReport) -> None:
             assert (name in changed) is (verdict is Verdict.LATENT), (case.id, name)
 
 
-def test_a_fresh_output_stays_and_a_lucky_one_changes(shared_cache: Path) -> None:
+def test_a_fresh_output_is_stable_and_a_latent_one_changes(shared_cache: Path) -> None:
     cases = check(shared_cache, *BY_DAY).cases
     assert len(cases) == len(BY_DAY)
     for case in cases:
@@ -49,12 +49,12 @@ def test_a_fresh_output_stays_and_a_lucky_one_changes(shared_cache: Path) -> Non
 
 
 @pytest.mark.nightly
-def test_all_twins_and_all_that_is_forced(shared_cache: Path) -> None:
+def test_twins_and_forced_orders_are_stable(shared_cache: Path) -> None:
     for case in check(shared_cache, orders=20).cases:
         require_right(case)
 
 
-def test_the_report_says_what_was_tried_and_what_changed(shared_cache: Path) -> None:
+def test_the_report_lists_the_orders_tried_and_the_outputs_changed(shared_cache: Path) -> None:
     report = check(shared_cache, *BY_DAY)
     text = "\n".join(map(compute_text, render_replays(report, width=None, verbose=False)))
     assert "legal orders beside the schedules' own: 3 of 12 outputs changed" in text
@@ -62,7 +62,7 @@ def test_the_report_says_what_was_tried_and_what_changed(shared_cache: Path) -> 
     assert '"orders":' in render_json(report)
 
 
-def test_nothing_is_tried_where_nothing_is_asked(shared_cache: Path) -> None:
+def test_without_the_option_no_order_is_tried(shared_cache: Path) -> None:
     (case,) = check(shared_cache, BY_DAY[0], orders=0).cases
     assert case.replay is not None
     assert case.replay.orders is None

@@ -1,7 +1,7 @@
-"""The test of the interpreter itself: ordinary programs, as written and as scheduled for a GPU, against XLA:CPU.
+"""Tests the interpreter: ordinary programs, as written and as scheduled for a GPU, against XLA:CPU.
 
-Equal up to f32 rounding: 1e-5 in norm is 80 times the last bit of f32, for sums of up to some hundred terms in another
-order, and exponentials and logarithms that differ by a few ulp.
+Equal up to f32 rounding: 1e-5 in norm is 80 times the last bit of f32, enough for sums of some hundred terms in another
+order and for exponentials and logarithms that differ by a few ulp.
 """
 
 import functools
@@ -25,7 +25,7 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.replay.runs.program import run_program
 from ligerdiag.replay.runs.schedule import ScheduleRunner
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.replay.programs import array_operations, control_flow, layers, training
 
@@ -92,6 +92,6 @@ def test_replay_equals_xla_cpu(name: str, compile_level: Callable[[bool], Mappin
         assert compute_error(other, right) <= ROUNDING
 
 
-def test_there_are_many_and_no_two_of_one_name() -> None:
+def test_there_are_many_programs_with_distinct_names() -> None:
     assert len(CASES) == sum(len(file.CASES) for file in FILES)
     assert len(CASES) >= 30

@@ -1,9 +1,9 @@
-"""What is replayed: by estimate, bounds and what the machine has left."""
+"""Whether an artifact is replayed: by its estimate, the bounds and the available memory."""
 
 import pytest
 
 from ligerdiag.model.findings import ReplayState
-from ligerdiag.replay.service.worker import WORKER_BYTES, Bounds, count_workers, refuse
+from ligerdiag.replay.replay_worker import WORKER_BYTES, Bounds, count_workers, refuse
 
 GIB = 1 << 30
 PLENTY = 64 * GIB
@@ -20,7 +20,7 @@ PLENTY = 64 * GIB
         (1.0, 20 * GIB, Bounds(full=True, memory=20 * GIB)),
     ],
 )
-def test_what_fits_the_bounds_is_replayed(seconds: float, size: int, bounds: Bounds) -> None:
+def test_a_replay_within_the_bounds_runs(seconds: float, size: int, bounds: Bounds) -> None:
     assert refuse(seconds, size, bounds, PLENTY) is None
 
 
@@ -34,7 +34,7 @@ def test_what_fits_the_bounds_is_replayed(seconds: float, size: int, bounds: Bou
         (1.0, PLENTY, Bounds(), "estimated 64 GiB, more than the 64 GiB that this machine has left"),
     ],
 )
-def test_what_does_not_fit_says_by_how_much_and_what_lifts_the_bound(
+def test_a_refusal_states_the_estimate_and_the_option_that_lifts_the_bound(
     seconds: float, size: int, bounds: Bounds, reason: str
 ) -> None:
     refused = refuse(seconds, size, bounds, PLENTY)
@@ -53,7 +53,7 @@ def test_what_does_not_fit_says_by_how_much_and_what_lifts_the_bound(
         ([10 * GIB], 4, GIB, 1),
     ],
 )
-def test_no_more_are_replayed_beside_each_other_than_the_memory_holds(
+def test_no_more_replays_run_side_by_side_than_memory_allows(
     sizes: list[int], cores: int, available: int, workers: int
 ) -> None:
     assert count_workers(sizes, cores, available) == workers

@@ -1,4 +1,4 @@
-"""Program order on numbers: who sees what a kernel left behind."""
+"""Program order on numbers: which reads see a hidden write."""
 
 import numpy as np
 
@@ -37,13 +37,13 @@ def test_a_value_that_a_kernel_gets_twice_is_overwritten_whichever_operand_is() 
     assert run(parse(*lines)) == [[-2, -4, -6, -8], [1, 2, 3, 4]]
 
 
-def test_in_isolated_memory_nobody_sees_a_write() -> None:
+def test_in_isolated_memory_no_read_sees_a_hidden_write() -> None:
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", f"k_ld2 = f32[4] {KERNEL}",
              "late_ld3 = f32[4] negate(h_ld1)", "t = (f32[4], f32[4]) tuple(late_ld3, k_ld2)"]  # fmt: skip
     assert run(parse(*lines), isolated=True) == [[-1, -2, -3, -4], [1, 2, 3, 4]]
 
 
-def test_a_value_of_its_own_is_not_overwritten_with_what_it_was_made_from() -> None:
+def test_a_computed_value_is_not_overwritten_with_its_operand() -> None:
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "same_ld2 = f32[2,2] reshape(h_ld1)",
              "kept_ld3 = f32[4] opt-barrier(h_ld1)", f"k_ld4 = f32[4] {KERNEL}",
              "t = (f32[2,2], f32[4], f32[4]) tuple(same_ld2, kept_ld3, h_ld1)"]  # fmt: skip
@@ -61,7 +61,7 @@ def test_an_argument_and_an_element_of_a_tuple_are_other_names_for_the_same_valu
     assert run(parse(*lines, computations=callee)) == [[1, 2, 3, 4], [2, 4, 6, 8]]
 
 
-def test_what_a_loop_returns_as_it_came_is_other_names_for_one_value() -> None:
+def test_an_element_that_a_loop_returns_unchanged_names_one_value() -> None:
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "zero = s32[] constant(0)",
              "start = (s32[], f32[4]) tuple(zero, h_ld1)",
              "w_ld2 = (s32[], f32[4]) while(start), condition=condition, body=body",
@@ -69,7 +69,7 @@ def test_what_a_loop_returns_as_it_came_is_other_names_for_one_value() -> None:
     assert run(parse(*lines, computations=LOOP)) == [[8, 16, 24, 32], [8, 16, 24, 32]]
 
 
-def test_what_a_loop_changes_is_storage_of_its_own() -> None:
+def test_an_element_that_a_loop_changes_has_separate_storage() -> None:
     changed = LOOP.replace("ROOT next", "  other = f32[4] copy(h)\nROOT next").replace("tuple(j, h)", "tuple(j, other)")
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "zero = s32[] constant(0)",
              "start = (s32[], f32[4]) tuple(zero, h_ld1)",

@@ -1,4 +1,4 @@
-"""A replay's record survives its way through a line of JSON; what is no record is refused."""
+"""A replay's record survives a round trip through a line of JSON; a malformed record is refused."""
 
 import json
 from dataclasses import MISSING, fields, replace
@@ -24,7 +24,7 @@ from ligerdiag.model.findings import (
     UnwrittenRead,
 )
 from ligerdiag.model.jobs import Source, parse_answer
-from ligerdiag.replay.service.worker import (
+from ligerdiag.replay.replay_worker import (
     ReplayAnswer,
     ReplayRequest,
     make_replay_job,
@@ -115,12 +115,12 @@ def test_a_record_is_the_same_after_a_round_trip() -> None:
 
 
 @pytest.mark.parametrize("record", [REPLAY, NUMBERS, REPLAY.launches[0], OUTSIDE])
-def test_the_record_that_is_sent_round_leaves_no_field_at_its_default(record: Any) -> None:
+def test_the_record_of_the_round_trip_leaves_no_field_at_its_default(record: Any) -> None:
     at_default = [f.name for f in fields(record) if f.default is not MISSING and getattr(record, f.name) == f.default]
     assert at_default in ([], ["reason", "cached"]), "add the new field to `replay.record` and `report.json_numbers`"
 
 
-def test_not_a_number_is_still_not_a_number_after_a_round_trip() -> None:
+def test_nan_survives_a_round_trip() -> None:
     nan = replace(REPLAY, outputs={"w": replace(NUMBERS, error=float("nan"))})
     error = parse_replay(json.loads(json.dumps(render_replay(nan)))).outputs["w"].error
     assert error != error  # noqa: PLR0124 - that is what NaN is
@@ -130,19 +130,19 @@ def test_not_a_number_is_still_not_a_number_after_a_round_trip() -> None:
     "name", ["state", "outputs", "launches", "unreached", "seconds", "estimated_bytes", "reference"]
 )
 @pytest.mark.parametrize("value", [None, "nonsense", [1], {"w": None}])
-def test_what_is_no_record_is_refused_with_the_fields_name(name: str, value: object) -> None:
+def test_a_malformed_record_is_refused_with_the_fields_name(name: str, value: object) -> None:
     with pytest.raises(FieldError):
         parse_replay({**render_replay(REPLAY), name: value})
 
 
-def test_a_request_reaches_the_worker_as_it_was() -> None:
+def test_a_request_reaches_the_worker_unchanged() -> None:
     job = make_replay_job(REQUEST, 7.0)
     assert (job.source, job.name, job.timeout) == (REQUEST.source, "the replay", 7.0)
     assert parse_replay_request(json.loads(job.render("/tmp/log"))) == REQUEST
     assert json.loads(job.render("/tmp/log"))["log"] == "/tmp/log"
 
 
-def test_an_answer_reaches_the_parent_as_it_was() -> None:
+def test_an_answer_reaches_the_parent_unchanged() -> None:
     answer = ReplayAnswer(replay=REPLAY, dependencies={"/a/mine.py": "0"})
     line = render_replay_answer(answer)
     assert line.count("\n") == 1

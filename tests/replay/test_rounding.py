@@ -1,4 +1,4 @@
-"""What an output's roundings in program order come to: measured where the dtypes do not explain an error."""
+"""The effect of roundings on an output in program order, measured where the dtypes do not explain an error."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
 from ligerdiag.replay.runs.program import run_program
-from ligerdiag.replay.runs.rounding import measure_rounding, needs_rounding, settle
+from ligerdiag.replay.runs.rounding import demote_imprecise, measure_rounding, needs_rounding
 from tests.replay.by_hand import Doubling, parse
 from tests.replay.programs import cancelling
 
@@ -26,7 +26,7 @@ def measure(body: str, *arguments: np.ndarray, tolerance: float = 1e-4) -> float
 
 
 def test_an_output_that_loses_digits_is_not_called_wrong(shared_cache: Path) -> None:
-    """XLA sums the same terms in another order; suffix sums are what remains of two large sums."""
+    """XLA sums the same terms in another order; suffix sums are the difference of two large sums."""
     options = api.CheckOptions(selectors=(cancelling.__file__,), cache_directory=shared_cache)
     (case,) = api.check(options).cases
     assert not case.disagreements
@@ -38,8 +38,8 @@ def test_an_output_that_loses_digits_is_not_called_wrong(shared_cache: Path) -> 
     assert case.replay.outputs["total"].attribution is Attribution.FRESH
 
 
-def test_a_sum_that_cancels_has_the_condition_that_it_has() -> None:
-    """1e4 terms of 1, less 1e4 and 1: what remains is 1, and a rounding of the sum is some 1e-3 of it at most."""
+def test_the_rounding_of_a_cancelling_sum_is_measured() -> None:
+    """1e4 terms of 1, less 1e4 and 1: the rest is 1, and a rounding of the sum is some 1e-3 of it at most."""
     body = """{
   x = f32[10000] parameter(0)
   zero = f32[] constant(0)
@@ -52,7 +52,7 @@ def test_a_sum_that_cancels_has_the_condition_that_it_has() -> None:
     assert 0.01 * rounding < found <= 8 * rounding
 
 
-def test_two_constants_that_xla_makes_one_move_a_sum_as_a_whole() -> None:
+def test_two_constants_that_xla_folds_move_a_sum_as_a_whole() -> None:
     """bf16: 0.62 * 1.44 rounds to 0.8946, 0.6211 * 1.4375 is 0.8928. Of 65536 terms the errors do not average out."""
     body = """{
   x = bf16[65536] parameter(0)
@@ -67,10 +67,10 @@ def test_two_constants_that_xla_makes_one_move_a_sum_as_a_whole() -> None:
   ROOT out = f32[] reduce(wide, zero), dimensions={0}, to_apply=add
 }"""
     found = measure(body, np.random.default_rng(0).uniform(1, 2, 65536).astype(ml_dtypes.bfloat16), tolerance=1e-7)
-    assert found >= 8 * 2.0**-9  # alone, roundings to the nearest come to 2**-9 / 256
+    assert found >= 8 * 2.0**-9  # independent roundings to nearest would add up to 2**-9 / 256
 
 
-def test_few_digits_that_are_scaled_round_one_way() -> None:
+def test_scaled_narrow_floats_round_one_way() -> None:
     """e4m3: 1.03 times a number rounds to the number, which XLA leaves out. Of 65536 errors do not average out."""
     body = """{
   x = f8e4m3fn[65536] parameter(0)
@@ -85,7 +85,7 @@ def test_few_digits_that_are_scaled_round_one_way() -> None:
   ROOT out = f32[] reduce(back, zero), dimensions={0}, to_apply=add
 }"""
     found = measure(body, np.random.default_rng(0).uniform(1, 2, 65536).astype(ml_dtypes.float8_e4m3fn), tolerance=1e-7)
-    assert found >= 8 * 0.03  # alone, roundings to the nearest come to 2**-4 / 256
+    assert found >= 8 * 0.03  # independent roundings to nearest would add up to 2**-4 / 256
 
 
 @pytest.mark.parametrize("operation", ["add(x, x)", "multiply(x, x)", "exponential(x)", "negate(x)", "maximum(x, x)"])
@@ -94,8 +94,8 @@ def test_a_program_in_good_condition_keeps_its_tolerance(operation: str) -> None
     assert measure(body, np.linspace(0.5, 2, 64, dtype=np.float32)) == 1e-4
 
 
-def test_what_only_moves_or_compares_is_exact() -> None:
-    """A maximum is one of its operands: whoever asks where it stands finds it."""
+def test_operations_that_only_move_or_compare_are_exact() -> None:
+    """A maximum equals one of its operands bit for bit, so a search for it finds one."""
     body = """{
   x = f32[64] parameter(0)
   same = pred[64] compare(x, x), direction=EQ
@@ -118,11 +118,11 @@ def test_what_only_moves_or_compares_is_exact() -> None:
         ({"error": float("nan")}, False),
     ],
 )
-def test_only_an_error_that_no_write_explains_is_measured(change: dict[str, object], needed: bool) -> None:
+def test_only_an_error_that_no_hidden_write_explains_is_measured(change: dict[str, object], needed: bool) -> None:
     assert needs_rounding(replace(NUMBERS, **change)) is needed  # type: ignore[arg-type]
 
 
-def test_where_no_digit_is_left_any_result_is_undecided() -> None:
+def test_if_no_digit_is_left_every_result_is_undecided() -> None:
     body = """{
   x = f32[64] parameter(0)
   square = f32[64] multiply(x, x)
@@ -133,11 +133,11 @@ def test_where_no_digit_is_left_any_result_is_undecided() -> None:
     found = measure(body, np.linspace(0.5, 2, 64, dtype=np.float32))
     assert found > FAR
     lost = replace(NUMBERS, attribution=Attribution.FRESH, error=0.7, tolerance=found)
-    assert settle(lost, 1e-2).attribution is Attribution.UNDECIDED
+    assert demote_imprecise(lost, 1e-2).attribution is Attribution.UNDECIDED
 
 
-def test_numbers_that_tell_little_call_nothing_fresh() -> None:
+def test_a_wide_tolerance_calls_nothing_fresh() -> None:
     fresh = replace(NUMBERS, attribution=Attribution.FRESH, tolerance=5e-3)
-    assert settle(fresh, 1e-4).attribution is Attribution.FRESH
-    assert settle(replace(fresh, tolerance=2e-2), 1e-4).attribution is Attribution.UNDECIDED
-    assert settle(replace(NUMBERS, tolerance=2e-2), 1e-4).attribution is Attribution.NEITHER
+    assert demote_imprecise(fresh, 1e-4).attribution is Attribution.FRESH
+    assert demote_imprecise(replace(fresh, tolerance=2e-2), 1e-4).attribution is Attribution.UNDECIDED
+    assert demote_imprecise(replace(NUMBERS, tolerance=2e-2), 1e-4).attribution is Attribution.NEITHER

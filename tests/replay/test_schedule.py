@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from tests.replay.by_hand import LOOP, Doubling, X, assign, call, parse
 
@@ -21,7 +21,7 @@ def run_reader(before: bool) -> tuple[list[float], list[float]]:
     return results[0][0].tolist(), results[0][1].tolist()
 
 
-def test_a_reader_sees_what_stands_there_when_its_turn_comes() -> None:
+def test_a_reader_sees_the_bytes_at_its_place_in_the_schedule() -> None:
     assert run_reader(before=True) == ([1, 2, 3, 4], [-1, -2, -3, -4])
     assert run_reader(before=False) == ([1, 2, 3, 4], [-2, -4, -6, -8])
 
@@ -48,18 +48,18 @@ def test_two_values_in_the_same_bytes_are_one() -> None:
     assert shared.execute([[X]])[0][1].tolist() == [-2, -4, -6, -8]
 
 
-def test_memory_that_nobody_wrote_is_not_a_number() -> None:
+def test_unwritten_memory_is_nan() -> None:
     module = parse("{\nx = f32[4] parameter(0)\n" + call("k", "x") + "\nROOT r = f32[4] negate(k)\n}")
 
     class Lazy(Doubling):
         def launch(self, *arguments: object, **names: object) -> None:
-            """Leaves its output as it is."""
+            """Leaves its output unchanged."""
 
     schedule = ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Lazy())
     assert np.isnan(schedule.execute([[X]])[0][0]).all()
 
 
-def test_a_layout_says_in_which_order_the_elements_stand() -> None:
+def test_a_layout_gives_the_order_of_the_elements_in_memory() -> None:
     body = "{\nx = f32[2,2]{1,0} parameter(0)\nh = f32[2,2]{0,1} copy(x)\n" + call("k", "h", "f32[4]")
     module = parse(body + "\nROOT t = (f32[4], f32[2,2]{0,1}) tuple(k, h)\n}")
     kernels = Doubling()
@@ -91,7 +91,7 @@ def test_a_loop_carries_its_state_in_place() -> None:
     assert schedule.execute([[X]])[0][0].tolist() == [8, 16, 24, 32]
 
 
-def test_a_loop_whose_state_stands_in_two_places_is_refused() -> None:
+def test_a_loop_whose_state_has_two_places_is_refused() -> None:
     module = parse(LOOP_BODY, LOOP)
     schedule = ScheduleRunner(module=module, buffers=assign(module, LOOP_PLACES | {"j": 256}), kernels=Doubling())
     with pytest.raises(ArtifactError, match="its state"):
@@ -111,7 +111,7 @@ def test_a_constant_that_was_overwritten_stays_so_in_the_next_execution() -> Non
     assert schedule.read_constants()[0].tolist() == [4, 8, 12, 16]
 
 
-def test_an_argument_that_was_overwritten_can_be_seen_and_is_whole_again_next_time() -> None:
+def test_an_overwritten_argument_is_visible_and_restored_in_the_next_execution() -> None:
     module = parse("{\nx = f32[4] parameter(0)\n" + call("k", "x") + "\nROOT r = f32[4] negate(k)\n}")
     schedule = ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling())
     for _ in range(2):
@@ -131,7 +131,7 @@ def test_devices_run_in_lockstep_each_on_its_own_bytes() -> None:
     assert [one[0].tolist() for one in results] == [[22, 44, 66, 88]] * 2
 
 
-def test_what_does_not_fit_its_place_is_refused() -> None:
+def test_a_value_that_does_not_fit_its_place_is_refused() -> None:
     module = parse("{\nx = f32[64] parameter(0)\nROOT r = f32[64] negate(x)\n}")
     with pytest.raises(ArtifactError, match="takes 256 bytes and has 64"):
         ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute(
@@ -149,7 +149,7 @@ def test_an_opcode_that_is_not_covered_is_named() -> None:
         ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute([[X]])
 
 
-def test_all_devices_go_round_a_loop() -> None:
+def test_all_devices_run_a_loop() -> None:
     module = parse(LOOP_BODY, LOOP)
     schedule = ScheduleRunner(module=module, buffers=assign(module, LOOP_PLACES), kernels=Doubling(), devices=2)
     assert [one[0].tolist() for one in schedule.execute([[X], [10 * X]])] == [[8, 16, 24, 32], [80, 160, 240, 320]]
@@ -179,7 +179,7 @@ without {{
         schedule.execute([[X, no], [X, yes]])
 
 
-def test_a_maximum_is_not_put_to_the_test_by_numbers() -> None:
+def test_numbers_do_not_test_a_maximum() -> None:
     """A softmax subtracts it: with any number in its place the result is the same."""
     reducers = "".join(
         f"{name} {{\na = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT {name}.r = f32[] {name}(a, b)\n}}\n"
@@ -205,7 +205,7 @@ def test_a_fusion_reads_all_its_operands_before_it_writes() -> None:
     assert [one.tolist() for one in results[0]] == [[-1, -2, -3, -4], [1, 2, 3, 4]]
 
 
-def test_devices_give_each_other_what_they_had_before_the_exchange() -> None:
+def test_devices_exchange_the_values_from_before_the_exchange() -> None:
     body = "{\nx = f32[4] parameter(0)\nh = f32[4] copy(x)\nROOT p = f32[4] collective-permute(h), channel_id=1, "
     module = parse(body + "source_target_pairs={{0,1},{1,0}}\n}")
     places = assign(module, {"x": (0, 0), "h": 0, "p": 0})
@@ -260,7 +260,7 @@ def test_another_fusion_with_a_kernel_is_not_covered() -> None:
     computation = SLICED.replace("bitcast(row)", "negate(flat)").replace(
         "  b = f32[4] negate", "  flat = f32[4] bitcast(row)\n  b = f32[4] negate"
     )
-    with pytest.raises(NotCoveredError, match="does not stand in one piece"):
+    with pytest.raises(NotCoveredError, match="is not contiguous"):
         run_sliced(computation)
 
 
@@ -269,4 +269,4 @@ def test_a_declared_output_of_a_kernel_in_a_fusion_is_its_operand_only_where_it_
     declared = SLICED.replace('"triton_kernel_call"', '"triton_kernel_call", output_to_operand_aliasing={{}: (0, {})}')
     output, rest = run_sliced(declared)
     assert rest == [[-1, -2, -3, -4], [-20, -40, -60, -80]]
-    assert output == [10, 20, 30, 40]  # what the kernel stores through the output's own pointer
+    assert output == [10, 20, 30, 40]  # stored by the kernel through the output's own pointer

@@ -12,13 +12,13 @@ ROWS = Placement(shape=(4, 3), shards=(((0, 2), (0, 3)), ((2, 4), (0, 3))))
 COPIES = Placement(shape=(4, 3), shards=(((0, 4), (0, 3)),) * 2)
 
 
-def test_what_was_taken_apart_is_joined() -> None:
+def test_split_arrays_are_joined_again() -> None:
     shards = [take_shard(WHOLE, ROWS, device) for device in range(2)]
     assert shards[1].tolist() == [[6, 7, 8], [9, 10, 11]]
     assert join_shards(shards, ROWS).tolist() == WHOLE.tolist()
 
 
-def test_of_several_copies_the_first_counts_and_the_others_are_found() -> None:
+def test_the_first_of_several_copies_counts_and_differing_ones_are_found() -> None:
     assert join_shards([WHOLE, -WHOLE], COPIES).tolist() == WHOLE.tolist()
     assert [copy.tolist() for copy in find_other_copies([WHOLE, -WHOLE], COPIES)] == [(-WHOLE).tolist()]
     assert find_other_copies([WHOLE, WHOLE.copy()], COPIES) == []

@@ -1,4 +1,4 @@
-"""A sum in which one small term is stale is not taken for one that was rounded."""
+"""A sum with one small stale term is not taken for a rounded one."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ INTENDED = np.linspace(1, 2, 64, dtype=np.float32)
 STALE = INTENDED + np.float32(3)
 
 
-def test_a_small_stale_term_is_no_rounding(shared_cache: Path) -> None:
+def test_a_small_stale_term_is_not_taken_for_rounding(shared_cache: Path) -> None:
     """It is one percent of an output whose other term is right, and from a kernel, too."""
     options = api.CheckOptions(selectors=(f"{CASE}::add_small_term",), cache_directory=shared_cache)
     (case,) = api.check(options).cases
@@ -24,7 +24,7 @@ def test_a_small_stale_term_is_no_rounding(shared_cache: Path) -> None:
     assert numbers.attribution is Attribution.NEITHER
 
 
-def test_a_difference_is_overwriting_where_the_schedule_is_exact_without_it() -> None:
+def test_a_difference_comes_from_a_hidden_write_if_the_isolated_schedule_is_exact() -> None:
     actual = INTENDED * np.float32(1.01)
     assert is_overwritten((actual, INTENDED), (STALE * np.float32(1 + 1e-6), STALE), tolerance=1e-4)
 
@@ -34,6 +34,6 @@ def test_a_difference_as_large_as_the_roundings_is_rounding() -> None:
     assert not is_overwritten((actual, INTENDED), (STALE + np.float32(2e-3), STALE), tolerance=1e-2)
 
 
-def test_a_schedule_that_is_another_one_without_overwriting_says_nothing() -> None:
+def test_an_isolated_schedule_with_other_results_proves_nothing() -> None:
     actual = INTENDED * np.float32(1.01)
     assert not is_overwritten((actual, INTENDED), (STALE * np.float32(1.001), STALE), tolerance=1e-4)

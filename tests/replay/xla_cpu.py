@@ -1,4 +1,4 @@
-"""The oracle of the opcode tests: XLA:CPU, asked through JAX or with HLO text, against the replay of the same HLO."""
+"""The oracle of the opcode tests: XLA:CPU, through JAX or HLO text, against the replay of the same HLO."""
 
 import os
 
@@ -19,8 +19,8 @@ from jaxlib import xla_client
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_module
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
-from ligerdiag.replay.interpreter.evaluate import HloEvaluator
-from ligerdiag.replay.interpreter.scope import Value
+from ligerdiag.replay.ops.evaluate import HloEvaluator
+from ligerdiag.replay.ops.scope import Value
 
 FLUSHED = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(ml_dtypes.bfloat16))
 """Dtypes whose subnormals XLA:CPU takes and gives as zeros where it computes; bfloat16 is computed in f32."""
@@ -40,7 +40,7 @@ def compare_with_xla_cpu(
     x64: bool = False,
     partition: int = 0,
 ) -> None:
-    """Assert that the replay of what `function` lowers to gives what XLA:CPU computes, dtype and shape included.
+    """Asserts that the replay of the lowered `function` equals the result of XLA:CPU, including dtype and shape.
 
     rtol: largest relative error of an element; 0 means bit for bit (any NaN equals any NaN, -0 is not 0). Where it is not 0,
     the smallest normal number is allowed on top: give no subnormal inputs, see FLUSHED.
@@ -56,7 +56,7 @@ def compare_with_xla_cpu(
 
 
 def compare_text_with_xla_cpu(text: str, *arguments: Any, rtol: float = 0.0, by_norm: bool = False) -> None:
-    """The same for HLO text, for what JAX does not emit; the entry's root may be a tuple. 64-bit types are allowed."""
+    """The same for HLO text, which JAX need not emit; the entry's root may be a tuple. 64-bit types are allowed."""
     module = parse_text(text)
     inputs = [np.asarray(argument) for argument in arguments]
     assert_equals(evaluate_module(module, inputs), run_text(text, *inputs), rtol=rtol, by_norm=by_norm)
@@ -90,7 +90,7 @@ def parse_text(text: str) -> HloModule:
 
 
 def run_text(text: str, *arguments: Any) -> list[np.ndarray[Any, Any]]:
-    """What XLA:CPU computes for HLO text; one array per output leaf."""
+    """Returns the results of XLA:CPU for HLO text, one array per output leaf."""
     device = jax.devices("cpu")[0]
     with _x64(True):
         results = _compile_text(text).execute_sharded([jax.device_put(np.asarray(a), device) for a in arguments])
@@ -107,7 +107,7 @@ def _compile_text(text: str) -> Any:
 
 
 def evaluate_module(module: HloModule, arguments: Sequence[Any], *, partition: int = 0) -> Value:
-    """What replay computes for a module's entry computation."""
+    """Returns the results of replay for a module's entry computation."""
     return HloEvaluator(module, partition).call(module.entry.id, tuple([np.asarray(a) for a in arguments]))
 
 

@@ -1,7 +1,7 @@
-"""Bisections made by hand, for the tests of what is printed."""
+"""Bisections made by hand, for tests of their output."""
 
-from ligerdiag.judgement.answers import Axis, Bisection, BisectionRow
 from ligerdiag.model.findings import Verdict
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 
 FRESH, STALE, LATENT = Verdict.FRESH, Verdict.STALE, Verdict.LATENT
 

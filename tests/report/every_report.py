@@ -1,7 +1,6 @@
-"""Reports made by hand that hold, together, everything that a report can hold: every format has to take them."""
+"""Reports made by hand that together have every field of a report: every format has to render them."""
 
 from ligerdiag.ending import Ending
-from ligerdiag.judgement.agreement import compute_disagreements
 from ligerdiag.model.findings import (
     Attribution,
     DeviceRun,
@@ -13,6 +12,7 @@ from ligerdiag.model.findings import (
     Verdict,
 )
 from ligerdiag.model.report import Coverage, Noun, Status, UnusedSuppression
+from ligerdiag.report.agreement import compute_disagreements
 from tests.report.samples import (
     LAUNCH,
     make_case,

@@ -1,4 +1,4 @@
-"""Reports made by hand, for the tests of what is printed."""
+"""Reports made by hand, for tests of their output."""
 
 from collections.abc import Mapping
 
@@ -72,7 +72,7 @@ def make_case(case_id: str = "flce[hidden]", status: Status = Status.EXPECTED, *
 
 
 def make_judged(case_id: str = "flce[hidden]", **changes: object) -> Judged:
-    """Returns a case as it is before its conclusion; `changes` are of its identity or its inspection."""
+    """Returns a case before its conclusion; `changes` are of its identity or its inspection."""
     identity: dict[str, object] = {"id": case_id, "target": "h100", "toolchain": "default", "expected": "hazard"}
     inspection: dict[str, object] = {"outputs": OUTPUTS, "findings": (), "coverage": COVERAGE}
     for name, value in changes.items():
@@ -96,7 +96,7 @@ def make_report(*cases: CaseReport, targets: tuple[str, ...] = ("h100",), **chan
 
 
 def make_numbers(attribution: Attribution = Attribution.FRESH, **changes: object) -> OutputNumbers:
-    """Numbers as they are where intended and stale are far apart."""
+    """Returns numbers whose intended and stale values are far apart."""
     errors = {
         Attribution.FRESH: (3e-7, 1.0),
         Attribution.STALE: (12345.0, 0.0),
@@ -122,7 +122,7 @@ AGREEING: Mapping[str, OutputNumbers] = {
     "weight": make_numbers(),
     "bias": make_numbers(Attribution.NEITHER),
 }
-"""What goes with `OUTPUTS`."""
+"""Numbers that agree with `OUTPUTS`."""
 
 
 def make_replay(outputs: Mapping[str, OutputNumbers] = AGREEING, **changes: object) -> Replay:

@@ -1,11 +1,12 @@
-"""What is an agreement, what says nothing, and what cannot both be true."""
+"""Which numbers agree with a verdict, say nothing about it, or contradict it."""
 
 import math
 from dataclasses import replace
 
 import pytest
 
-from ligerdiag.judgement.agreement import (
+from ligerdiag.model.findings import Attribution, CutLoop, DeviceOutput, ReplayState, Verdict
+from ligerdiag.report.agreement import (
     Agreement,
     compute_agreement,
     compute_device_agreements,
@@ -13,7 +14,6 @@ from ligerdiag.judgement.agreement import (
     compute_replay_agreements,
     explain_unknown_order,
 )
-from ligerdiag.model.findings import Attribution, CutLoop, DeviceOutput, ReplayState, Verdict
 from tests.report.samples import OUTPUTS, make_device, make_finding, make_numbers, make_refused, make_replay
 
 A, S, D = Agreement.AGREES, Agreement.SILENT, Agreement.DISAGREES
@@ -59,7 +59,7 @@ def test_the_distance_to_the_stale_prediction_decides_whether_fresh_numbers_can_
 
 
 @pytest.mark.parametrize(("error", "said"), [(0.0, D), (2.5e-6, D), (2.6e-6, S), (9e-6, S)])
-def test_fresh_numbers_further_away_than_roundings_take_them_say_nothing_to_a_stale_term(
+def test_fresh_numbers_further_away_than_roundings_do_not_contradict_a_stale_term(
     error: float, said: Agreement
 ) -> None:
     replay = make_replay({"w": make_numbers(error=error)})
@@ -80,7 +80,7 @@ def test_fresh_numbers_of_an_output_that_misses_one_write_of_two_say_nothing() -
         assert len(compute_disagreements({"w": Verdict.STALE}, findings, replay, None)) == (said is D)
 
 
-def test_what_was_not_replayed_says_nothing() -> None:
+def test_an_artifact_without_a_replay_says_nothing() -> None:
     for replay in (None, make_refused(ReplayState.TOO_LARGE, "42 s"), make_refused(ReplayState.FAILED, "died")):
         assert compute_replay_agreements(OUTPUTS, replay) == {}
         assert compute_disagreements(OUTPUTS, (), replay, None) == ()
@@ -105,7 +105,7 @@ def test_a_disagreement_has_the_evidence_of_both() -> None:
     assert evidence["replay"] == ("fresh: relative error 3e-07, tolerance 1e-05, the stale prediction 1.2e+04 away")
 
 
-def test_right_numbers_say_nothing_where_the_arguments_do_not_reach_what_is_wrong() -> None:
+def test_right_numbers_say_nothing_if_the_arguments_do_not_reach_the_wrong_read() -> None:
     finding = make_finding(outputs=("bias",), instructions=("call.1", "fusion.3"))
     replay = replace(make_replay({"bias": make_numbers()}), unreached=("fusion.3",))
     assert compute_replay_agreements({"bias": Verdict.STALE}, replay, (finding,)) == {"bias": S}
@@ -134,7 +134,7 @@ def test_a_fresh_verdict_and_wrong_numbers_disagree_without_a_finding() -> None:
     assert list(said) == ["static", "replay", "JAX", "XLA", "kernel", "ligerdiag"]
 
 
-def test_a_device_is_held_against_the_verdict_on_its_own_artifact() -> None:
+def test_a_device_is_compared_with_the_verdict_on_its_own_artifact() -> None:
     device = make_device(verdicts={"loss": "fresh", "input": "latent"})
     assert compute_device_agreements(device) == {"loss": A, "input": D}
     (one,) = compute_disagreements({"input": Verdict.STALE}, (), None, device)
@@ -162,7 +162,7 @@ def with_input(**changes: object) -> DeviceOutput:
         (with_input(replay_error=2e-4, attribution=Attribution.NEITHER), 1),
     ],
 )
-def test_a_device_is_held_against_the_replay_of_its_own_artifact(output: DeviceOutput, found: int) -> None:
+def test_a_device_is_compared_with_the_replay_of_its_own_artifact(output: DeviceOutput, found: int) -> None:
     device = make_device(outputs={"input": output})
     disagreements = compute_disagreements({}, (), None, device)
     assert [one.message for one in disagreements] == ["the replay of `input` is not what NVIDIA H200 computed"] * found
@@ -177,7 +177,7 @@ def test_fresh_numbers_of_a_device_contradict_a_stale_verdict_where_they_can_tel
 
 
 def test_a_reference_alone_contradicts_no_fresh_verdict_and_settles_none() -> None:
-    """The program itself may be something else than its reference: nobody replayed it."""
+    """The program may differ from its reference; no replay shows it."""
     device = make_device(
         verdicts={"loss": "fresh", "input": "latent"}, intended_from="reference (replay was not asked for)"
     )
@@ -193,7 +193,7 @@ def test_a_device_on_which_nothing_ran_says_nothing() -> None:
     assert compute_disagreements(OUTPUTS, (), None, make_device(error="no GPU", outputs={})) == ()
 
 
-def test_what_a_device_computes_for_an_output_that_races_contradicts_nobody() -> None:
+def test_a_device_contradicts_nothing_about_an_output_that_races() -> None:
     output = with_input(attribution=Attribution.FRESH, errors=(1e-7,), distance=12345.0, replay_error=2e-4)
     device = make_device(outputs={"input": output})
     assert len(compute_disagreements({"input": Verdict.STALE}, (), None, device)) == 2
@@ -203,7 +203,7 @@ def test_what_a_device_computes_for_an_output_that_races_contradicts_nobody() ->
     assert len(compute_disagreements({"input": Verdict.STALE}, (elsewhere,), None, device)) == 2
 
 
-def test_what_a_device_computes_where_a_kernel_is_tried_out_in_place_contradicts_nobody() -> None:
+def test_a_device_contradicts_nothing_if_a_kernel_is_tried_in_place() -> None:
     output = with_input(attribution=Attribution.NEITHER, errors=(math.nan,), replay_error=2e-4)
     device = make_device(outputs={"input": output}, verdicts={"input": "fresh"})
     assert len(compute_disagreements({"input": Verdict.FRESH}, (), None, device)) == 2

@@ -1,4 +1,4 @@
-"""What a suppression changes in status, exit code and report, and what it never does."""
+"""The effect of a suppression on status, exit code and report."""
 
 import json
 from collections.abc import Mapping
@@ -8,13 +8,12 @@ import pytest
 from ligerdiag.api import conclude
 from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
 from ligerdiag.errors import CompileError
-from ligerdiag.judgement.expectation import compute_allowed_outputs, compute_status
-from ligerdiag.judgement.suppression_entry import ConfigEntry
-from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Attribution, Finding, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Identity, Status, UnusedSuppression, refuse
-from ligerdiag.render.json import render_json
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.json import render_json
+from ligerdiag.report.status import compute_allowed_outputs, compute_status
+from ligerdiag.report.suppressions import ConfigEntry, Suppressions
+from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.rules.registry import RULES, get_rule
 from tests.report.samples import (
     make_case,
@@ -94,7 +93,7 @@ KNOWN = ConfigEntry(rule="LD001", reason="known", where="pyproject.toml number 1
 
 
 def conclude_stale(attribution: Attribution) -> CaseReport:
-    """A stale output that is allowed, and numbers that say this."""
+    """Returns a case with an allowed stale output, and numbers that confirm it."""
     findings = (found("LD001", "a", allowed=False),)
     judged = make_judged(expected=None, outputs={"a": STALE}, findings=findings, coverage=ANALYSED)
     concluded = conclude(judged, Suppressions((KNOWN,)), replay=make_replay({"a": make_numbers(attribution)}))
@@ -106,7 +105,7 @@ def test_a_disagreement_stays_one() -> None:
     assert conclude_stale(Attribution.FRESH).status is Status.DISAGREEMENT
 
 
-def test_a_replay_that_confirms_what_is_allowed_changes_nothing() -> None:
+def test_a_replay_that_confirms_an_allowed_verdict_changes_nothing() -> None:
     assert conclude_stale(Attribution.STALE).status is Status.ALLOWED
 
 
@@ -162,7 +161,7 @@ def make_allowed(*cases: str) -> CheckReport:
     )
 
 
-def test_a_terminal_counts_what_is_allowed_and_lists_it_when_asked() -> None:
+def test_a_terminal_counts_allowed_findings_and_lists_them_with_verbose() -> None:
     report = make_allowed("one", "two")
     text = render_terminal(report)
     assert "a latent (allowed) · b fresh" in text
@@ -175,14 +174,14 @@ def test_a_terminal_counts_what_is_allowed_and_lists_it_when_asked() -> None:
     assert "reason: the reader only logs\n   by:     train.py:40\n   in:     one, two\n" in told
 
 
-def test_what_is_allowed_in_a_case_that_is_as_expected_is_not_listed_either() -> None:
+def test_allowed_findings_of_an_expected_case_are_not_listed() -> None:
     case = make_case(outputs={"a": LATENT}, findings=(found("LD003", "a"), found("LD006", allowed=False)))
     text = render_terminal(make_report(case))
     assert "warning[LD006]" in text
     assert "warning[LD003]" not in text
 
 
-def test_json_has_who_allows_what_and_what_is_not_used() -> None:
+def test_json_has_suppressions_and_unused_ones() -> None:
     top = json.loads(render_json(make_allowed("one")))
     allowed, counted = top["cases"][0]["findings"]
     assert allowed["suppressed"] == {"kind": "in code", "reason": "the reader only logs", "where": "train.py:40"}
@@ -192,7 +191,7 @@ def test_json_has_who_allows_what_and_what_is_not_used() -> None:
     ]
 
 
-def test_what_is_not_used_fails_a_strict_run_only() -> None:
+def test_an_unused_suppression_fails_a_strict_run_only() -> None:
     report = make_report(make_case(), unused_suppressions=make_allowed().unused_suppressions)
     assert compute_exit_code(report, fail_on=FailOn.WARNING, strict=False) == 0
     assert compute_exit_code(report, fail_on=FailOn.NEVER, strict=True) == 1

@@ -5,8 +5,8 @@ import json
 import jsonschema
 import pytest
 
-from ligerdiag.judgement.answers import Bisection
-from ligerdiag.render.json import load_schema, render_bisections_json
+from ligerdiag.report.comparisons import Bisection
+from ligerdiag.report.json import load_schema, render_bisections_json
 from tests.report.bisection_samples import make_bisection
 
 
@@ -23,7 +23,7 @@ def test_output_meets_the_schema(bisections: tuple[Bisection, ...], exit_code: i
     _validate(render_bisections_json(bisections, exit_code=exit_code, version="1"))
 
 
-def test_rows_hold_what_the_table_shows() -> None:
+def test_rows_in_json_have_the_cells_of_the_table() -> None:
     found = json.loads(render_bisections_json([make_bisection()], exit_code=0, version="1"))
     assert (found["version"], found["exit_code"]) == ("1", 0)
     (bisection,) = found["bisections"]

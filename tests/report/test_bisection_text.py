@@ -1,9 +1,9 @@
-"""What people read of a bisection."""
+"""A bisection on a terminal."""
 
 import pytest
 
-from ligerdiag.judgement.answers import BisectionRow
-from ligerdiag.render.terminal.terminal import render_bisections
+from ligerdiag.report.comparisons import BisectionRow
+from ligerdiag.report.terminal.full_report import render_bisections
 from ligerdiag.text import compute_cells
 from tests.report.bisection_samples import make_bisection
 
@@ -30,7 +30,7 @@ def test_evidence_answers_notes_and_totals_follow_the_table() -> None:
     )
 
 
-def test_columns_that_no_row_has_anything_for_are_not_shown() -> None:
+def test_empty_columns_are_not_shown() -> None:
     bisection = make_bisection(columns=(), rows=(BisectionRow(label="a", word="right"),), toolchain="")
     lines = render_bisections([bisection]).splitlines()
     assert lines[0] == "edges of flce[hidden] on h100"
@@ -47,15 +47,15 @@ def test_eighty_columns_are_kept_with_the_outputs_on_lines_of_their_own() -> Non
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"interrupted": True}, "; interrupted, the rest was not looked at"),
+        ({"interrupted": True}, "; interrupted, the rest was not tried"),
         ({"is_unsettled": True}, "; something that an answer needs could not be analysed"),
     ],
 )
-def test_what_is_missing_is_said_last(changes: dict[str, object], words: str) -> None:
+def test_the_last_line_names_missing_outputs(changes: dict[str, object], words: str) -> None:
     assert words in render_bisections([make_bisection(**changes)]).splitlines()[-1]
 
 
-def test_artifacts_are_shown_when_asked_for() -> None:
+def test_verbose_shows_artifacts() -> None:
     assert "artifact" not in render_bisections([make_bisection()])
     assert "artifact: /a" in render_bisections([make_bisection()], verbose=True)
 
@@ -65,6 +65,6 @@ def test_names_that_would_paint_the_terminal_do_not() -> None:
     assert "\x1b" not in text
 
 
-def test_several_bisections_stand_apart() -> None:
+def test_several_bisections_have_blank_lines_between_them() -> None:
     text = render_bisections([make_bisection(), make_bisection(target="a100")])
     assert "in 2.5 s\n\n\nedges of flce[hidden] on a100, jax-0.11.2\n" in text

@@ -1,4 +1,4 @@
-"""The remedy as a patch of the user's own line."""
+"""The remedy as the user's own line, changed."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def patch(
 
 
 @pytest.mark.parametrize("target", [BEFORE, SINCE])
-def test_the_call_is_written_anew_for_every_jax_triton(target: str, tmp_path: Path) -> None:
+def test_the_patch_fits_every_version_of_jax_triton(target: str, tmp_path: Path) -> None:
     code = "loss = jt.triton_call(\n    x,\n    y,\n    kernel=k,\n    out_shape=losses,\n)\n"
     assert patch(tmp_path, code, target=target, operand=1) == (
         "`loss, y = call_in_place(x, y, written=1, outputs=losses, …)`, with `from ligerdiag.in_place import"
@@ -75,7 +75,9 @@ def test_an_operand_that_is_no_name_gets_one(tmp_path: Path) -> None:
         ("both = jt.triton_call(x, y, kernel=k, out_shape=(o, p))\n", 2, "*both, x"),
     ],
 )
-def test_the_results_are_those_of_today_and_one_more(tmp_path: Path, code: str, outputs: int, results: str) -> None:
+def test_the_patch_assigns_the_present_results_and_one_more(
+    tmp_path: Path, code: str, outputs: int, results: str
+) -> None:
     text = patch(tmp_path, code, target=BEFORE, line=code.count("\n"), outputs=outputs)
     assert text.startswith(f"`{results} = call_in_place(x, y, written=0, outputs=")
 
@@ -83,7 +85,7 @@ def test_the_results_are_those_of_today_and_one_more(tmp_path: Path, code: str, 
 @pytest.mark.parametrize(
     "code",
     [
-        "loss = jt.triton_call(*xs, kernel=k, out_shape=o)\n",  # which of them is operand 0 is not said
+        "loss = jt.triton_call(*xs, kernel=k, out_shape=o)\n",  # the call does not show which of them is operand 0
         "loss = jt.triton_call(x, y, 3, kernel=k, out_shape=o)\n",  # a scalar between them shifts the numbers
         "loss = launch(x, y)\n",
         "loss = jt.triton_call(x, y, kernel=k, out_shape=o); b = jt.triton_call(y, x, kernel=k, out_shape=o)\n",
@@ -91,7 +93,7 @@ def test_the_results_are_those_of_today_and_one_more(tmp_path: Path, code: str, 
         "",
     ],
 )
-def test_what_cannot_be_told_has_no_patch(tmp_path: Path, code: str) -> None:
+def test_a_call_that_cannot_be_read_has_no_patch(tmp_path: Path, code: str) -> None:
     assert patch(tmp_path, code, target=SINCE) == ""
 
 

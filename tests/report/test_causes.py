@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ligerdiag.judgement.causes import compute_causes, list_calls, list_causes, list_reads, list_rules
 from ligerdiag.model.findings import CallPlace, Finding, ReadPlace, Severity, SourceLine, Suppression, SuppressionKind
+from ligerdiag.report.causes import compute_causes, list_calls, list_causes, list_reads, list_rules
 from tests.report.samples import make_case, make_finding
 
 CALL = SourceLine(file="kernels.py", line=7)
@@ -26,7 +26,7 @@ def found(
     )
 
 
-def test_one_line_that_goes_wrong_in_one_way_is_one_cause_whatever_rules_and_layers_say_it() -> None:
+def test_one_line_that_goes_wrong_in_one_way_is_one_cause_for_all_rules_and_layers() -> None:
     findings = [found(rule, number=n) for n in range(8) for rule in ("LD002", "LD001", "LD003", "LD006")]
     (cause,) = compute_causes(findings, OUTPUTS)
     assert cause.rule == "LD001"
@@ -42,7 +42,7 @@ def test_other_lines_kernels_and_operands_are_other_causes() -> None:
     assert len(compute_causes(findings, OUTPUTS)) == 4
 
 
-def test_the_function_of_a_line_does_not_tell_calls_apart() -> None:
+def test_the_function_of_a_line_does_not_distinguish_calls() -> None:
     assert len(compute_causes([found(), found(call=replace(CALL, function="f"))], OUTPUTS)) == 1
 
 
@@ -51,12 +51,12 @@ def test_seeing_too_much_is_another_way_than_seeing_too_little() -> None:
     assert [list_rules(cause) for cause in causes] == [("LD004",), ("LD001", "LD006")]
 
 
-def test_an_undeclared_write_that_harms_nobody_is_a_finding_of_its_own() -> None:
+def test_an_undeclared_write_without_wrong_reads_is_a_cause_by_itself() -> None:
     (cause,) = compute_causes([found("LD006")], OUTPUTS)
     assert cause == found("LD006")
 
 
-def test_a_cause_of_one_finding_says_what_the_finding_says() -> None:
+def test_a_cause_of_one_finding_is_that_finding() -> None:
     (cause,) = compute_causes([found()], OUTPUTS)
     assert cause == found()
 
@@ -85,7 +85,7 @@ def test_readers_of_one_line_are_one_line_and_their_number() -> None:
     assert all(text.endswith("; 3 more reads there") for text in reads)
 
 
-def test_who_reads_around_several_calls_is_kept_of_each_where_nobody_knows_who_is_meant() -> None:
+def test_readers_around_several_calls_are_kept_for_each_without_a_program() -> None:
     evidence = [
         (("kernel", "stores"), ("before", f"%early.{n} reads"), ("after", f"%late.{n} reads")) for n in range(2)
     ]
@@ -103,7 +103,7 @@ def test_layers_are_only_named_where_the_outputs_have_them() -> None:
     assert dict(cause.evidence)["calls"].startswith("3, up to 3 times from one line, ")
 
 
-def test_what_is_allowed_and_what_is_not_are_never_one() -> None:
+def test_allowed_findings_and_others_are_never_one_cause() -> None:
     allowed = Suppression(kind=SuppressionKind.CONFIG, reason="known", where="pyproject.toml")
     case = make_case(findings=(found(), found(number=1, suppressed=allowed)))
     (cause,) = list_causes(case)
@@ -111,7 +111,7 @@ def test_what_is_allowed_and_what_is_not_are_never_one() -> None:
     assert len(compute_causes(case.findings, OUTPUTS)) == 2
 
 
-def test_a_rule_about_one_line_speaks_once_for_many_instructions_and_apart_for_other_words() -> None:
+def test_equal_messages_about_one_line_are_one_cause_and_others_are_not() -> None:
     place = SourceLine(file="train.py", line=3)
     findings = [
         make_finding(rule="LD007", source=place, message=f"`k` at %call.{n} is dropped", outputs=()) for n in range(8)

@@ -1,4 +1,4 @@
-"""A comparison, as text and as JSON. Records by hand."""
+"""A difference as text and as JSON, from records by hand."""
 
 import json
 from typing import Any
@@ -7,13 +7,13 @@ import jsonschema
 import pytest
 
 from ligerdiag.analysis.explain.drift import ChangeKind
-from ligerdiag.judgement.answers import ComparedSide as Compile
-from ligerdiag.judgement.answers import Difference, DifferenceReport, compute_difference
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Coverage, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime
-from ligerdiag.render.json import load_schema, render_differences_json
-from ligerdiag.render.terminal.terminal import render_difference_report
+from ligerdiag.report.comparisons import ComparedSide as Compile
+from ligerdiag.report.comparisons import Difference, DifferenceReport, compute_difference
+from ligerdiag.report.json import load_schema, render_differences_json
+from ligerdiag.report.terminal.full_report import render_difference_report
 from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
 from tests.report.samples import make_case
 
@@ -43,7 +43,7 @@ MOVED = make_difference(
 SAME = make_difference((make_neighbourhood(make_reader()),), (make_neighbourhood(make_reader()),), Verdict.LATENT)
 FAILED = make_difference((), (), status=Status.ERROR, error="aborted \x1b[31m")
 UNPLACED = make_difference((make_neighbourhood(fate=Fate.UNPLACED),), (make_neighbourhood(fate=Fate.UNPLACED),))
-NEW = make_difference((), (make_neighbourhood(make_reader(origin=Origin.NOWHERE, source=None)),))
+NEW = make_difference((), (make_neighbourhood(make_reader(origin=Origin.RECOMPUTED, source=None)),))
 REPORTS = {
     "moved": DifferenceReport(differences=(MOVED,), notes=("a note",)),
     "same": DifferenceReport(differences=(SAME,)),
@@ -69,7 +69,7 @@ def test_rows_that_differ_are_marked_and_the_others_are_not() -> None:
     assert not any(line.startswith("*") for line in show(SAME))
 
 
-def test_every_change_that_matters_is_told_and_the_others_with_verbose() -> None:
+def test_a_difference_lists_changes_that_matter_and_with_verbose_the_others() -> None:
     moved = "   moved: `dot_general` (train.py:41) moved from after to before the kernel"
     assert moved in show(MOVED)
     fusion = "   fusion: `dot_general` (train.py:41) stood alone and stands in a fusion to `add`"
@@ -77,14 +77,14 @@ def test_every_change_that_matters_is_told_and_the_others_with_verbose() -> None
     assert fusion in show(MOVED, verbose=True)
 
 
-def test_what_does_not_fit_has_a_line_for_each_side() -> None:
+def test_a_difference_that_does_not_fit_has_a_line_for_each_side() -> None:
     lines = show(MOVED, width=40)
     assert max(map(len, lines)) <= 60
     assert "    a100: after" in lines
     assert "    h100: before, in a fusion to `add`" in lines
 
 
-def test_what_could_not_be_analysed_is_said_for_each_side_and_counted() -> None:
+def test_a_side_that_could_not_be_analysed_is_named_and_counted() -> None:
     lines = show(FAILED, SAME)
     assert "could not analyse a100: aborted" in [line.rstrip() for line in lines]
     assert lines[-1].endswith("1 could not be analysed")
@@ -93,7 +93,7 @@ def test_what_could_not_be_analysed_is_said_for_each_side_and_counted() -> None:
 
 
 def test_a_write_whose_place_is_not_known_is_not_covered() -> None:
-    assert "not covered: a100: where `ce_kernel` operand 0 is written could not be told" in show(UNPLACED)
+    assert "not covered: a100: the time at which `ce_kernel` operand 0 is written is unknown" in show(UNPLACED)
 
 
 def test_a_call_that_one_side_alone_has_differs() -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.expectation import Expectation, compute_status
 from ligerdiag.model.findings import Severity, Verdict
 from ligerdiag.model.report import Coverage, Status
+from ligerdiag.report.status import Expectation, compute_status
 from tests.report.samples import make_finding
 
 FRESH, LATENT, UNKNOWN, CLOBBERED, STALE = Verdict
@@ -63,7 +63,7 @@ def test_a_mismatch_names_the_output_and_both_verdicts() -> None:
     assert mismatch == "expected `w` fresh but it is stale; expected `b` latent or stale but it is fresh"
 
 
-def test_a_mapping_that_names_an_unknown_output_says_which_there_are() -> None:
+def test_a_mapping_with_an_unknown_output_lists_the_outputs() -> None:
     _, mismatch = compute_status({"loss": FRESH}, (), {"lose": "fresh"}, WRITES)
     assert mismatch == "expected an output `lose` but the outputs are `loss`"
 
@@ -77,7 +77,7 @@ def test_no_hidden_write_but_an_expectation_is_compared() -> None:
     assert compute_status({"a": FRESH}, (), "hazard", Coverage(kernels=1))[0] is Status.UNEXPECTED
 
 
-def test_what_is_not_covered_is_never_clean() -> None:
+def test_a_case_with_incomplete_coverage_is_never_clean() -> None:
     coverage = Coverage(kernels=1, hidden_writes=1, not_covered=("opcode `domain`",))
     assert compute_status({"a": FRESH}, (), None, coverage)[0] is Status.INCONCLUSIVE
 

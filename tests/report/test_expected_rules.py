@@ -1,11 +1,11 @@
-"""Which rules a case expects to fire, strict both ways, as far as they could have their say."""
+"""The rules that a case expects to have findings, compared both ways if they could have any."""
 
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.expectation import Expectation, compute_status, parse_expected_rules
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.report import Coverage, Status
+from ligerdiag.report.status import Expectation, compute_status, parse_expected_rules
 
 COVERAGE = Coverage(instructions=10, kernels=1, hidden_writes=1)
 
@@ -19,19 +19,24 @@ def judge(
     wanted: tuple[str, ...] | None,
     verdict: Verdict = Verdict.FRESH,
     expected: Expectation = "fresh",
-    unsettled: frozenset[str] = frozenset(),
+    undecided_rules: frozenset[str] = frozenset(),
 ) -> tuple[Status, str]:
     return compute_status(
-        {"a": verdict}, make_findings(*fired), expected, COVERAGE, expected_rules=wanted, unsettled=unsettled
+        {"a": verdict},
+        make_findings(*fired),
+        expected,
+        COVERAGE,
+        expected_rules=wanted,
+        undecided_rules=undecided_rules,
     )
 
 
 @pytest.mark.parametrize("fired", [(), ("LD006",), ("LD006", "LD009")])
-def test_rules_are_not_looked_at_unless_a_case_asks_for_it(fired: tuple[str, ...]) -> None:
+def test_rules_are_compared_only_if_a_case_expects_some(fired: tuple[str, ...]) -> None:
     assert judge(*fired, wanted=None) == (Status.EXPECTED, "")
 
 
-def test_exactly_the_rules_that_are_expected_are_as_expected_however_often_they_fire() -> None:
+def test_exactly_the_expected_rules_are_as_expected_however_many_findings_they_have() -> None:
     assert judge("LD006", "LD009", "LD009", wanted=("LD009", "LD006")) == (Status.EXPECTED, "")
 
 
@@ -54,7 +59,7 @@ def test_no_rules_at_all_can_be_expected() -> None:
     assert judge("LD006", wanted=())[0] is Status.UNEXPECTED
 
 
-def test_a_contradiction_of_the_verdicts_and_one_of_the_rules_are_both_told() -> None:
+def test_contradictions_of_verdicts_and_of_rules_are_both_shown() -> None:
     status, mismatch = judge("LD006", wanted=("LD009",), verdict=Verdict.STALE)
     assert status is Status.UNEXPECTED
     assert mismatch == ("expected `a` fresh but it is stale; expected a finding of LD009; expected no finding of LD006")
@@ -62,11 +67,11 @@ def test_a_contradiction_of_the_verdicts_and_one_of_the_rules_are_both_told() ->
 
 @pytest.mark.parametrize("fired", [(), ("LD016",)])
 @pytest.mark.parametrize("wanted", [(), ("LD016",)])
-def test_a_rule_that_is_not_settled_is_not_compared_either_way(fired: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    assert judge(*fired, wanted=wanted, unsettled=frozenset({"LD016"})) == (Status.EXPECTED, "")
+def test_an_undecided_rule_is_not_compared_either_way(fired: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+    assert judge(*fired, wanted=wanted, undecided_rules=frozenset({"LD016"})) == (Status.EXPECTED, "")
 
 
-def test_what_is_inconclusive_stays_so_where_a_rule_is_missing_and_not_where_one_is_too_many() -> None:
+def test_an_inconclusive_case_stays_so_without_an_expected_rule_and_not_with_an_unexpected_one() -> None:
     assert judge(wanted=("LD009",), verdict=Verdict.UNKNOWN)[0] is Status.INCONCLUSIVE
     assert judge("LD009", wanted=(), verdict=Verdict.UNKNOWN)[0] is Status.UNEXPECTED
 
@@ -76,7 +81,7 @@ def test_an_id_that_no_rule_has_is_refused_with_the_known_ones() -> None:
         parse_expected_rules(("LD999?",), beside="fresh")
 
 
-def test_a_name_in_the_place_of_an_id_is_refused_with_the_id() -> None:
+def test_a_name_instead_of_an_id_is_refused_with_the_id() -> None:
     with pytest.raises(InputError, match="rule's id LD009 in `expected_rules` but got `caller-clobbered`"):
         parse_expected_rules(("caller-clobbered",), beside="fresh")
 

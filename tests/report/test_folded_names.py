@@ -1,4 +1,4 @@
-"""Many names of outputs in few words."""
+"""Short texts for many names of outputs."""
 
 from ligerdiag.text import describe_names, find_layers, fold_names, render_patterns
 
@@ -12,7 +12,7 @@ EVERY = (
 )
 
 
-def test_a_tree_that_is_meant_as_a_whole_is_one_pattern() -> None:
+def test_a_tree_that_is_selected_as_a_whole_is_one_pattern() -> None:
     names = [name for name in EVERY if name.startswith("params") or ".mu." in name]
     assert fold_names(names, EVERY) == ("`params.*`", "`opt_state.0.mu.*`")
 
@@ -23,7 +23,7 @@ def test_layers_with_the_same_part_are_folded_with_their_numbers() -> None:
     assert fold_names(some, EVERY) == ("`params.layers.{0-2,10}.*`",)
 
 
-def test_a_pattern_never_holds_a_name_that_is_not_meant_unless_it_says_how_many() -> None:
+def test_a_pattern_with_a_name_that_is_not_selected_has_a_count() -> None:
     names = [name for name in EVERY if name not in ("params.layers.3.qkv", "loss")]
     assert fold_names(names, EVERY, coarse=True) == ("`params.*` (36 of 37)", "`opt_state.*`")
     assert "`params.layers.*`" not in fold_names(names, EVERY)
@@ -33,7 +33,7 @@ def test_a_single_leaf_has_no_star_and_a_strange_name_stays() -> None:
     assert fold_names(["loss", "elsewhere"], EVERY) == ("`loss`", "`elsewhere`")
 
 
-def test_what_cannot_be_folded_is_counted() -> None:
+def test_names_that_cannot_be_folded_are_counted() -> None:
     every = [f"output {number}" for number in range(40)]
     assert render_patterns(every[:20], every).endswith("`output 6` and 13 more")
 
@@ -43,6 +43,6 @@ def test_few_names_are_named_and_many_are_counted() -> None:
     assert describe_names(EVERY[:7], EVERY) == "7 of 42 outputs"
 
 
-def test_layers_are_called_what_the_outputs_call_them_and_only_where_they_are_as_many() -> None:
+def test_layers_have_the_name_of_the_list_with_as_many_entries() -> None:
     assert find_layers(12, EVERY) == "layers"
     assert find_layers(11, EVERY) == ""

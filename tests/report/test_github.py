@@ -1,4 +1,4 @@
-"""Annotations: the right line of the right file, one command a line, and only what needs attention."""
+"""Annotations: the right line of the right file, one command a line, and only for cases that need attention."""
 
 import re
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 
 from ligerdiag.model.findings import Severity, SourceLine, Suppression, SuppressionKind
 from ligerdiag.model.report import CheckReport, Status, UnusedSuppression
-from ligerdiag.render.markdown import render_github
-from ligerdiag.render.places import Repository, find_repository
+from ligerdiag.report.case_places import Repository, find_repository
+from ligerdiag.report.markdown import render_github
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -46,7 +46,7 @@ def test_every_line_but_the_last_is_a_command(report: CheckReport) -> None:
     assert not render_github(report, repository=REPOSITORY).splitlines()[-1].lstrip().startswith("::")
 
 
-def test_a_finding_stands_on_its_line_with_rule_and_name() -> None:
+def test_a_finding_is_annotated_on_its_line_with_rule_and_name() -> None:
     source = SourceLine(file="/repo/src/train.py", line=41)
     (command,) = [one for one in read(found(source=source)) if "LD002" in one["title"]]
     assert {name: command[name] for name in ("command", "file", "line", "endLine", "title")} == {
@@ -66,7 +66,7 @@ def test_a_severity_is_a_command(severity: Severity, word: str) -> None:
     assert command["command"] == word
 
 
-def test_a_file_outside_of_the_repository_is_said_in_the_message_alone() -> None:
+def test_only_the_message_names_a_file_outside_of_the_repository() -> None:
     (command,) = [one for one in read(found(source=SourceLine(file="/lib/op.py", line=3))) if "LD002" in one["title"]]
     assert "file" not in command
     assert "line" not in command
@@ -78,7 +78,7 @@ def test_a_line_that_is_not_known_leaves_the_file() -> None:
     assert (command["file"], "line" in command) == ("a.py", False)
 
 
-def test_an_unexpected_verdict_stands_where_the_case_is_defined(tmp_path: Path) -> None:
+def test_an_unexpected_verdict_is_annotated_at_the_definition_of_the_case(tmp_path: Path) -> None:
     file = tmp_path / "cases" / "a.py"
     file.parent.mkdir()
     file.write_text("from ligerdiag import Case\n\nCASE = Case(\n    name='a',\n)\n")
@@ -88,7 +88,7 @@ def test_an_unexpected_verdict_stands_where_the_case_is_defined(tmp_path: Path) 
     assert command["message"].startswith("expected `w` stale\n")
 
 
-def test_what_is_as_expected_or_allowed_is_only_counted() -> None:
+def test_expected_and_allowed_findings_are_only_counted() -> None:
     said = Suppression(kind=SuppressionKind.CONFIG, reason="r", where="w")
     allowed = make_case("b", Status.ALLOWED, expected=None, outputs={}, findings=(make_finding(suppressed=said),))
     text = render_github(make_report(make_case(findings=(make_finding(),)), allowed), repository=REPOSITORY)
@@ -114,7 +114,7 @@ def test_errors_come_before_warnings_as_github_shows_few() -> None:
     assert [one["command"] for one in read(make_report(undecided, found))] == ["error", "warning", "notice"]
 
 
-def test_a_suppression_that_is_not_used_stands_on_its_comment() -> None:
+def test_an_unused_suppression_is_annotated_on_its_comment() -> None:
     unused = UnusedSuppression(
         kind=SuppressionKind.IN_CODE, rule="LD003", reason="r", where="src/a.py:7", message="is not used"
     )

@@ -18,7 +18,7 @@ from ligerdiag.model.findings import (
     SourceLine,
 )
 from ligerdiag.model.report import SCHEMA_VERSION, CheckReport
-from ligerdiag.render.json import FOR_RULES, load_schema, render_json
+from ligerdiag.report.json import FOR_RULES, load_schema, render_json
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -31,7 +31,7 @@ def test_output_meets_the_schema(report: CheckReport, exit_code: int | None) -> 
 
 
 @pytest.mark.parametrize("line", [-5, -(2**31), 0])
-def test_a_line_that_there_cannot_be_is_one_that_is_not_known(line: int) -> None:
+def test_an_impossible_line_number_is_unknown(line: int) -> None:
     finding = make_finding(source=SourceLine(file="train.py", line=line))
     rendered = json.loads(render_json(make_report(make_case(findings=(finding,)))))
     assert rendered["cases"][0]["findings"][0]["source"] == {"file": "train.py", "line": None, "function": ""}
@@ -50,7 +50,7 @@ def test_the_schema_refuses_what_it_does_not_know() -> None:
     assert not jsonschema.Draft202012Validator(load_schema()).is_valid(top)
 
 
-def test_a_source_without_a_line_says_null() -> None:
+def test_a_source_without_a_line_is_null() -> None:
     case = json.loads(render_json(REPORTS["a line that is not known"]))["cases"][0]
     assert case["findings"][0]["source"] == {"file": "a.py", "line": None, "function": ""}
 
@@ -92,6 +92,6 @@ def test_every_field_of_the_numbers_is_in_the_schema(definition: str, record: An
     assert load_schema()["$defs"][definition]["required"] == [name for name in names if name not in hidden]
 
 
-def test_a_case_without_numbers_says_null_and_no_disagreement() -> None:
+def test_a_case_without_numbers_has_null_and_no_disagreement() -> None:
     case = json.loads(render_json(make_report(make_case())))["cases"][0]
     assert (case["replay"], case["device"], case["disagreements"]) == (None, None, [])

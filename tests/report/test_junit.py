@@ -1,4 +1,4 @@
-"""JUnit XML: what pytest's readers expect, counts that are those of the tests, and no pass for what is not known."""
+"""JUnit XML: readers of pytest's files accept it, its counts are right, and nothing unknown passes."""
 
 import re
 from xml.etree import ElementTree
@@ -9,8 +9,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code, fails_run
 from ligerdiag.model.findings import Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
-from ligerdiag.render.junit import render_junit
-from ligerdiag.render.places import Repository
+from ligerdiag.report.case_places import Repository
+from ligerdiag.report.junit import render_junit
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -29,7 +29,7 @@ ATTRIBUTES = {
     "skipped": (set(), {"type", "message"}),
     "system-out": (set(), set()),
 }
-"""Element to the attributes that it must have and may have: those of the xunit schema that pytest tests its own with."""
+"""Element to the attributes that it must have and may have: those of the xunit schema of pytest's own tests."""
 CHILDREN = {
     "testsuites": {"testsuite"},
     "testsuite": {"properties", "testcase"},
@@ -128,7 +128,7 @@ def test_inconclusive_is_a_failure_of_a_strict_run_and_never_a_pass() -> None:
         assert "`a` could not be decided; not covered: a kernel that could not be followed" in text
 
 
-def test_a_failure_says_what_the_terminal_says() -> None:
+def test_a_failure_has_the_text_of_the_terminal() -> None:
     case = make_case("a", Status.FINDINGS, expected=None, findings=(make_finding(),))
     ((test,),) = JUnitXml.fromstring(render(make_report(case)).encode())
     assert test.result[0].message.startswith("LD002 gradient of `bias` reads a copy")
@@ -136,7 +136,7 @@ def test_a_failure_says_what_the_terminal_says() -> None:
     assert "   write:" in test.result[0].text
 
 
-def test_findings_of_what_passes_are_kept() -> None:
+def test_a_passing_test_keeps_its_findings() -> None:
     ((test,),) = JUnitXml.fromstring(render(make_report(make_case(findings=(make_finding(),)))).encode())
     assert test.is_passed
     assert "error[LD002]" in test.system_out
@@ -156,12 +156,12 @@ def test_a_suite_is_a_target_and_no_case_is_lost() -> None:
     ("source", "name"),
     [("/repo/cases/seed.py", "cases.seed"), ("/elsewhere/seed.py", "flce"), ("", "flce")],
 )
-def test_a_test_is_called_as_pytest_would_call_it(source: str, name: str) -> None:
+def test_a_test_has_the_name_that_pytest_would_give_it(source: str, name: str) -> None:
     ((test,),) = JUnitXml.fromstring(render(make_report(make_case(source=source))).encode())
     assert (test.classname, test.name) == (name, "flce[hidden]")
 
 
-def test_what_xml_cannot_hold_is_dropped() -> None:
+def test_characters_that_xml_does_not_allow_are_dropped() -> None:
     evil = "a\x00b\x1b[31mc\x08d\ufffee\udcfff]]>&<"
     case = make_case(
         evil, Status.ERROR, error=evil, log_tail=f"{evil}\n{evil}", coverage=Coverage(not_covered=(evil,)), target=evil

@@ -1,4 +1,4 @@
-"""The page of a job: what needs attention first, nothing claimed, and no name that is markup."""
+"""The page of a job: cases that need attention come first, and no name is markup."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.model.findings import Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CheckReport, Coverage, Status
-from ligerdiag.render.markdown import render_block, render_code, render_markdown
+from ligerdiag.report.markdown import render_block, render_code, render_markdown
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -14,7 +14,7 @@ EVIL = "a|b\\|c`d``e<script>alert(1)</script>&amp; @ann #1 http://evil [x](y) *z
 
 
 def strip_code(text: str) -> str:
-    """What is left for a Markdown reader to interpret: without fenced blocks and code spans."""
+    """Returns the text that Markdown interprets, without fenced blocks and code spans."""
     text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.S | re.M)
     text = re.sub(r"<code>(?:[\w ]|&#\d+;)*</code>", "", text)
     return re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", "", text)
@@ -28,7 +28,7 @@ def test_a_page_says_how_the_run_ended_and_closes_what_it_opens(report: CheckRep
     assert text.count("<details>") == text.count("</details>") > 0
 
 
-def test_what_needs_attention_comes_before_the_rest() -> None:
+def test_cases_that_need_attention_come_first() -> None:
     cases = [make_case("well", findings=(make_finding(),)), make_case("ill", Status.UNEXPECTED, mismatch="m")]
     text = render_markdown(make_report(*cases), exit_code=1)
     attention, _, rest = text.partition("<details><summary>All cases (2)</summary>")
@@ -84,7 +84,7 @@ def test_code_holds_any_text(text: str) -> None:
         assert strip_code(render_code(text, in_table=in_table)) == ""
 
 
-def test_a_fence_is_longer_than_what_it_holds() -> None:
+def test_a_fence_is_longer_than_any_in_its_text() -> None:
     assert render_block(["````", "x"]).splitlines() == ["`````text", "````", "x", "`````"]
 
 

@@ -1,4 +1,4 @@
-"""Nothing that a file says can move the cursor, colour the screen or break a line."""
+"""No text of a file moves the cursor, colours the screen or breaks a line."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from ligerdiag.text import compute_cells, compute_printable, compute_without_com
         ("größe 表", "größe 表"),
     ],
 )
-def test_control_is_taken_out_and_text_is_kept(text: str, printable: str) -> None:
+def test_control_characters_are_removed_and_text_is_kept(text: str, printable: str) -> None:
     assert compute_printable(text) == printable
 
 

@@ -1,11 +1,11 @@
-"""What a report says beside findings: each trouble once, and none where all is well."""
+"""The troubles of a report: each once, and none in a report without problems."""
 
 import pytest
 
-from ligerdiag.judgement.conclusion import compute_excuse, list_unexcused
 from ligerdiag.model.findings import Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Coverage, Status
-from ligerdiag.render.terminal.diagnostics import PAGES, TroubleKind, list_troubles
+from ligerdiag.report.status import compute_excuse, list_unexcused
+from ligerdiag.report.terminal.diagnostics import PAGES, TroubleKind, list_troubles
 from ligerdiag.source_text import parse_place
 from tests.report.samples import make_case, make_device, make_finding
 
@@ -18,7 +18,7 @@ def test_every_kind_has_a_page() -> None:
     assert set(PAGES) == set(TroubleKind)
 
 
-def test_an_unknown_output_is_told_beside_what_is_wrong_and_not_where_it_is_expected() -> None:
+def test_an_unknown_output_is_a_trouble_unless_the_case_expects_it() -> None:
     outputs = {"a": Verdict.UNKNOWN, "b": Verdict.STALE}
     wrong = make_case(status=Status.UNEXPECTED, mismatch="m", outputs=outputs)
     assert list_kinds(wrong) == ["unexpected-verdict", "inconclusive"]
@@ -26,7 +26,7 @@ def test_an_unknown_output_is_told_beside_what_is_wrong_and_not_where_it_is_expe
     assert list_kinds(make_case(outputs=outputs, expected={"a": "unknown", "b": "stale"})) == []
 
 
-def test_what_is_not_covered_is_the_reason_of_an_inconclusive_case() -> None:
+def test_incomplete_coverage_is_the_reason_of_an_inconclusive_case() -> None:
     case = make_case(status=Status.INCONCLUSIVE, outputs={}, coverage=Coverage(not_covered=("a loop", "a sort")))
     (trouble,) = list_troubles(case)
     assert trouble.message == "not everything could be decided"
@@ -42,7 +42,7 @@ def test_a_verdict_without_a_finding_weighs_as_it_does_for_the_exit_code(verdict
     assert (trouble.kind, trouble.severity) == (TroubleKind.UNEXPLAINED, severity)
 
 
-def test_a_verdict_that_a_finding_explains_is_no_trouble_of_its_own() -> None:
+def test_a_verdict_that_a_finding_explains_is_no_trouble() -> None:
     findings = (make_finding(outputs=("a",)),)
     assert (
         list_kinds(make_case(status=Status.FINDINGS, expected=None, outputs={"a": Verdict.STALE}, findings=findings))
@@ -50,7 +50,7 @@ def test_a_verdict_that_a_finding_explains_is_no_trouble_of_its_own() -> None:
     )
 
 
-def test_a_verdict_of_the_device_alone_is_told() -> None:
+def test_a_wrong_verdict_on_the_device_alone_is_a_trouble() -> None:
     device = make_device(verdicts={"a": "stale", "b": "stale", "c": "fresh"})
     outputs = {"a": Verdict.FRESH, "b": Verdict.STALE, "c": Verdict.FRESH}
     findings = (make_finding(outputs=("b",)),)
@@ -59,11 +59,11 @@ def test_a_verdict_of_the_device_alone_is_told() -> None:
     assert trouble.message == "`a` is stale on NVIDIA H200, and fresh for h100"
 
 
-def test_a_disagreement_that_also_contradicts_the_expectation_says_both() -> None:
+def test_a_disagreement_that_contradicts_the_expectation_shows_both() -> None:
     assert list_kinds(make_case(status=Status.DISAGREEMENT, mismatch="m")) == ["disagreement", "unexpected-verdict"]
 
 
-def test_a_finding_counts_unless_somebody_allows_or_the_case_expects_it() -> None:
+def test_a_finding_counts_unless_it_is_allowed_or_expected() -> None:
     said = Suppression(kind=SuppressionKind.CONFIG, reason="known", where="w")
     plain, allowed, drift = make_finding(), make_finding(suppressed=said), make_finding(rule="LD015")
     expected = make_case(findings=(plain, allowed, drift), expected="hazard")
@@ -83,6 +83,6 @@ def test_a_finding_counts_unless_somebody_allows_or_the_case_expects_it() -> Non
         ("a:" + "9" * 5000, "", 0),
     ],
 )
-def test_a_place_is_read_as_it_is_written(text: str, file: str, line: int) -> None:
+def test_a_rendered_place_is_parsed_again(text: str, file: str, line: int) -> None:
     place = parse_place(text)
     assert (place.file, place.line) == (file or text, line)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.model.findings import Severity
-from ligerdiag.render.rule_page import (
+from ligerdiag.report.rule_page import (
     compute_page_name,
     main,
     render_index,
@@ -63,10 +63,10 @@ REBUILT = dataclasses.replace(
 )
 
 
-def test_the_reports_behind_a_rule_are_a_table_before_the_references() -> None:
+def test_the_reports_of_a_rule_are_a_table_before_the_references() -> None:
     page = render_rule_markdown(REBUILT)
     assert (
-        "## Reports, and what was rebuilt of them\n\n"
+        "## Reports, and how far they were reproduced\n\n"
         "| report | case | reproduced | not reproduced |\n"
         "| --- | --- | --- | --- |\n"
         "| a/b#1 | `mine[a-b]` | a \\| b | the rest |\n"
@@ -105,7 +105,7 @@ def test_pages_are_written_checked_and_cleared_away(tmp_path: Path, capsys: pyte
 
     (tmp_path / "ld000-gone.md").write_text("old")
     assert run("--check") == 1
-    assert "ld001-stale-read.md is not what the source says" in capsys.readouterr().err
+    assert "ld001-stale-read.md is stale" in capsys.readouterr().err
     assert run() == 0
     assert run("--check") == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "ld001-stale-read.md"]

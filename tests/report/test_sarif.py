@@ -10,8 +10,8 @@ import pytest
 
 from ligerdiag.model.findings import SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status, UnusedSuppression
-from ligerdiag.render.places import Repository
-from ligerdiag.render.sarif import render_sarif
+from ligerdiag.report.case_places import Repository
+from ligerdiag.report.sarif import render_sarif
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -62,7 +62,7 @@ def test_output_meets_the_schema(report: CheckReport) -> None:
         assert location["physicalLocation"].get("region", {"startLine": 1})["startLine"] > 0
 
 
-def test_the_schema_refuses_what_is_no_sarif() -> None:
+def test_the_schema_refuses_other_json() -> None:
     log = render(REPORTS["findings"])
     log["runs"][0]["results"][0]["level"] = "fatal"
     assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(log)
@@ -95,16 +95,16 @@ def test_every_finding_is_a_result_and_none_are_joined(report: CheckReport) -> N
         (REPORTS["a replay that died"].cases[0], "no-numbers"),
     ],
 )
-def test_what_is_wrong_beside_findings_does_not_vanish(case: CaseReport, rule: str) -> None:
+def test_troubles_beside_findings_do_not_vanish(case: CaseReport, rule: str) -> None:
     assert find_one(case)["ruleId"] == rule
 
 
 @pytest.mark.parametrize("status", [Status.EXPECTED, Status.CLEAN, Status.NOTHING, Status.ALLOWED])
-def test_a_case_that_is_well_without_findings_has_no_result(status: Status) -> None:
+def test_a_right_case_without_findings_has_no_result(status: Status) -> None:
     assert render_results(make_case(status=status, outputs={"a": Verdict.FRESH})) == []
 
 
-def test_a_result_stands_on_the_users_line_relative_to_the_root() -> None:
+def test_a_result_is_on_the_users_line_relative_to_the_root() -> None:
     location = find_one(found())["locations"][0]
     assert location["physicalLocation"] == {
         "artifactLocation": {"uri": "train.py", "uriBaseId": "%SRCROOT%"},
@@ -129,14 +129,14 @@ def test_a_result_stands_on_the_users_line_relative_to_the_root() -> None:
         ("/repo/a.py", 0, {"uri": "a.py", "uriBaseId": "%SRCROOT%"}),
     ],
 )
-def test_a_file_is_named_by_where_it_lies(file: str, line: int, expected: dict[str, str]) -> None:
+def test_a_file_has_a_uri_by_its_location(file: str, line: int, expected: dict[str, str]) -> None:
     place = find_one(found(source=SourceLine(file=file, line=line)))["locations"][0]["physicalLocation"]
     assert place["artifactLocation"] == expected
     assert ("region" in place) == (line > 0)
 
 
 @pytest.mark.parametrize("source", [None, SourceLine(file="<string>", line=1)])
-def test_without_a_line_of_the_user_the_case_then_the_artifact_then_the_root_is_pointed_at(
+def test_without_a_line_of_the_user_a_result_points_at_the_case_else_the_artifact_else_the_root(
     source: SourceLine | None,
 ) -> None:
     case = replace(found(source=source), source="/repo/cases/a.py", artifact="/dump/a.pb")
@@ -145,7 +145,7 @@ def test_without_a_line_of_the_user_the_case_then_the_artifact_then_the_root_is_
     assert uris == ["cases/a.py", "file:///dump/a.pb", "."]
 
 
-def test_a_trouble_stands_where_the_case_is_defined(tmp_path: Path) -> None:
+def test_a_trouble_is_at_the_definition_of_the_case(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "from ligerdiag import Case\n\n\nCASES = (\n    Case(name='other'),\n    Case(\n        name='a'),\n)\n"
@@ -164,7 +164,7 @@ def test_the_callers_and_the_case_are_related_places() -> None:
     assert places == [(1, "model.py", {"startLine": 7}), (2, "run.py", {"startLine": 9}), (3, "cases/a.py", None)]
 
 
-def test_what_somebody_allows_is_kept_and_marked_with_the_reason() -> None:
+def test_allowed_findings_are_kept_and_marked_with_the_reason() -> None:
     said = Suppression(kind=SuppressionKind.IN_CODE, reason="only logged", where="train.py:40")
     (suppression,) = find_one(found(suppressed=said))["suppressions"]
     assert (suppression["kind"], suppression["justification"]) == ("inSource", "only logged")
@@ -174,7 +174,7 @@ def test_what_somebody_allows_is_kept_and_marked_with_the_reason() -> None:
     assert (suppression["kind"], suppression["justification"]) == ("external", "tracked")
 
 
-def test_what_a_case_expects_is_kept_and_marked_and_a_drift_is_not_excused() -> None:
+def test_expected_findings_are_kept_and_marked_and_a_drift_is_not_excused() -> None:
     findings = (make_finding(), make_finding(rule="LD015"))
     expected, drift = render_results(make_case(findings=findings, expected={"w": "stale"}, expected_rules=("LD002",)))
     (suppression,) = expected["suppressions"]
@@ -188,7 +188,7 @@ def test_a_case_that_is_not_as_expected_excuses_nothing(status: Status) -> None:
     assert all(r["suppressions"] == [] for r in render_results(make_case(status=status, findings=(make_finding(),))))
 
 
-def test_a_fingerprint_stays_when_lines_and_instructions_are_numbered_anew() -> None:
+def test_a_fingerprint_does_not_depend_on_numbers_of_lines_and_instructions() -> None:
     moved = SourceLine(file="/repo/train.py", line=99, function="step")
     assert find_fingerprint(source=moved, instructions=("call.9",), message="m", evidence=()) == find_fingerprint()
 
@@ -206,7 +206,7 @@ def test_a_fingerprint_stays_when_lines_and_instructions_are_numbered_anew() -> 
         {"source": SourceLine(file="/repo/train.py", line=41, function="loss")},
     ],
 )
-def test_a_fingerprint_tells_apart_what_is_not_the_same(change: dict[str, Any]) -> None:
+def test_different_results_have_different_fingerprints(change: dict[str, Any]) -> None:
     assert find_fingerprint(**change) != find_fingerprint()
 
 
@@ -224,7 +224,7 @@ def test_a_fingerprint_is_the_same_in_every_checkout() -> None:
     assert installed[0] == installed[1]
 
 
-def test_an_unused_suppression_stands_on_its_comment_or_in_the_file_of_its_entry() -> None:
+def test_an_unused_suppression_is_on_its_comment_or_in_the_file_of_its_entry() -> None:
     wheres = {
         SuppressionKind.IN_CODE: "train.py:40",
         SuppressionKind.CONFIG: "pyproject.toml [[tool.ligerdiag.suppress]] number 1",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.judgement.causes import compute_causes
 from ligerdiag.model.findings import CallPlace, SourceLine
+from ligerdiag.report.causes import compute_causes
 from ligerdiag.source_text import MAX_FILE_BYTES, find_usual_root, load_source_text, read_source, resolve_roots
 from tests.report.samples import make_finding
 
@@ -43,7 +43,7 @@ def test_nothing_outside_of_the_roots_is_read(mine: Path, name: str) -> None:
     assert load(mine.parent / "mine-too" / "train.py", mine) == ""
 
 
-def test_a_link_out_of_the_root_leads_nowhere(mine: Path) -> None:
+def test_a_link_out_of_the_root_is_not_followed(mine: Path) -> None:
     (mine / "link.py").symlink_to(mine.parent / "other" / "train.py")
     (mine / "folder").symlink_to(mine.parent / "other")
     (mine / "environ.py").symlink_to("/proc/self/environ")

@@ -1,4 +1,4 @@
-"""How findings read, and when several are said as one."""
+"""Findings on a terminal, and which of them are shown as one."""
 
 from pathlib import Path
 
@@ -6,18 +6,18 @@ import pytest
 
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.report import Status
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import make_case, make_finding, make_report
 
 
-def test_equal_findings_of_expected_cases_are_said_once() -> None:
+def test_equal_findings_of_expected_cases_are_shown_once() -> None:
     cases = [make_case(f"flce[{n}]", findings=(make_finding(), make_finding())) for n in range(9)]
     text = render_terminal(make_report(*cases))
     assert text.count("error[LD002]") == 1
     assert "in:    flce[0], flce[1], flce[2], flce[3], flce[4] and 4 more" in text
 
 
-def test_verbose_says_every_finding_by_itself() -> None:
+def test_verbose_shows_every_finding_by_itself() -> None:
     cases = [make_case(f"flce[{n}]", findings=(make_finding(),)) for n in range(9)]
     assert render_terminal(make_report(*cases), verbose=True).count("error[LD002]") == 9
 

@@ -1,4 +1,4 @@
-"""What people read of replays and devices, beside the verdicts."""
+"""Numbers of replays and devices on a terminal."""
 
 import json
 from dataclasses import replace
@@ -6,11 +6,12 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from ligerdiag.judgement.agreement import compute_disagreements, summarise_numbers
 from ligerdiag.model.findings import Attribution, CutLoop, OutputNumbers, ReplayState, SourceLine, Verdict
 from ligerdiag.model.report import Disagreement, Status
-from ligerdiag.render.json import load_schema, render_json
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.agreement import compute_disagreements
+from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.relative_errors import summarise_numbers
+from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import (
     AGREEING,
     OUTPUTS,
@@ -32,7 +33,7 @@ DISAGREEMENTS = compute_disagreements(OUTPUTS, (make_finding(outputs=("input",))
 
 
 def _forget_rules(one: Disagreement) -> Disagreement:
-    """Names none of the rules that look for causes: they grow more."""
+    """Leaves out the rules that look for causes, whose number grows."""
     evidence = tuple((label, "…" if label in CAUSES else text) for label, text in one.evidence)
     return replace(one, evidence=evidence, help="one of the causes that are left is a fact")
 
@@ -119,7 +120,7 @@ def test_a_report_with_replays_at_eighty_columns() -> None:
     assert render_terminal(REPLAYED, width=80) == AT_EIGHTY
 
 
-def test_where_there_is_room_replay_is_a_column_and_a_case_is_one_line() -> None:
+def test_on_a_wide_terminal_replay_is_a_column_and_a_case_is_one_line() -> None:
     lines = render_terminal(REPLAYED, width=140).splitlines()
     assert lines[0].split() == ["case", "status", "replay", "h100"]
     words = [line.split("  ") for line in lines[:11] if line]
@@ -150,7 +151,7 @@ def test_verbose_says_why_a_case_was_too_large() -> None:
     ) in text
 
 
-def test_a_device_stands_beside_the_replay() -> None:
+def test_a_device_has_a_column_beside_the_replay() -> None:
     text = render_terminal(make_report(make_case(replay=make_replay(), device=make_device())), verbose=True)
     assert text.splitlines()[0].split() == ["case", "status", "replay", "device", "h100"]
     assert "    input   STALE      replay stale 1.2e+04  device stale 1.3e+04\n" in text
@@ -164,7 +165,7 @@ def test_a_device_stands_beside_the_replay() -> None:
         ({**AGREEING, "loss": make_numbers(Attribution.STALE)}, "DISAGREES"),
     ],
 )
-def test_agrees_is_said_only_of_outputs_that_could_be_told(outputs: dict[str, OutputNumbers], word: str) -> None:
+def test_only_outputs_whose_numbers_can_tell_agree(outputs: dict[str, OutputNumbers], word: str) -> None:
     row = render_terminal(make_report(make_case(replay=make_replay(outputs)))).splitlines()[1]
     assert row.startswith(f"flce[hidden]  as expected  {word}  loss")
 
@@ -175,7 +176,7 @@ def test_precision_that_program_order_loses_shows_its_error_against_the_referenc
     assert "  lossy 0.25  loss fresh\n" in render_terminal(make_report(case))
 
 
-def test_targets_that_differ_in_their_replay_each_say_theirs() -> None:
+def test_targets_that_differ_in_their_replay_have_their_own() -> None:
     report = make_report(
         make_case(target="a100", replay=make_replay()),
         make_case(target="h100", replay=TOO_LARGE),
@@ -184,7 +185,7 @@ def test_targets_that_differ_in_their_replay_each_say_theirs() -> None:
     assert "  a100 agrees · h100 too large  " in render_terminal(report).splitlines()[1]
 
 
-def test_without_a_replay_nothing_is_said_about_one() -> None:
+def test_a_report_without_a_replay_does_not_mention_one() -> None:
     assert "replay" not in render_terminal(make_report(make_case(findings=(make_finding(),))), verbose=True)
 
 
@@ -197,14 +198,14 @@ def test_a_finding_quotes_the_first_case_of_its_group_that_has_numbers() -> None
     assert "   replay: in `b`: relative error 1.2e+04, equal to the stale prediction\n" in text
 
 
-def test_why_a_case_was_not_run_on_the_device_is_said() -> None:
+def test_the_reason_why_a_case_was_not_run_on_the_device_is_shown() -> None:
     device = make_device(outputs={}, verdicts={}, error="case `flce[hidden]` needs 8 GPUs, and this machine has 1")
     text = render_terminal(make_report(make_case(device=device)))
     assert "ran on a device: 0 of 1 compared with the intended result\n" in text
     assert "not compared: case `flce[hidden]` needs 8 GPUs, and this machine has 1 (`flce[hidden]` on h100)\n" in text
 
 
-def test_a_row_says_of_how_many_iterations_its_numbers_are_and_a_line_says_of_which_loop() -> None:
+def test_a_cut_replay_names_its_iterations_and_its_loop() -> None:
     place = SourceLine(file="train.py", line=82)
     cut = make_replay(cut=(CutLoop(instruction="while.1", line=place, ran=2, iterations=32),))
     report = make_report(make_case("flce[hidden]", replay=cut), make_case("flce[trivial]", replay=make_replay()))
@@ -222,8 +223,8 @@ def test_a_row_says_of_how_many_iterations_its_numbers_are_and_a_line_says_of_wh
     assert (loop["ran"], loop["iterations"], loop["line"]["line"]) == (2, 32, 82)
 
 
-def test_numbers_that_are_the_same_right_or_stale_are_not_called_fresh() -> None:
-    # gradients that rounding takes to zero, before the kernel and behind it
+def test_numbers_that_cannot_tell_right_from_stale_are_not_called_fresh() -> None:
+    # gradients that rounding takes to zero, before the kernel and after it
     lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
     told = replace(lost, distance=1.0, stale_error=1.0)
     assert summarise_numbers({"w": lost, "b": lost}) == "2 outputs the same right or stale, relative error 0"

@@ -1,11 +1,11 @@
-"""What the stream decides: colour, width, and how progress is shown."""
+"""Colour, width and progress depend on the stream."""
 
 import io
 
 import pytest
 
 from ligerdiag.model.report import Progress
-from ligerdiag.render.terminal.terminal import ProgressDisplay, compute_colour, compute_stream_width
+from ligerdiag.report.terminal.full_report import ProgressDisplay, compute_colour, compute_stream_width
 
 
 class Terminal(io.StringIO):

@@ -1,10 +1,10 @@
-"""What people read of a run: wide, at 80 columns, through a pipe, in colour and not."""
+"""A report on a terminal: wide, at 80 columns, through a pipe, with colours and without."""
 
 import pytest
 
 from ligerdiag.model.findings import SourceLine, Verdict
 from ligerdiag.model.report import Coverage, Status
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.text import compute_cells
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -85,7 +85,7 @@ def test_targets_stand_side_by_side() -> None:
     assert lines[1].split() == ["flce[hidden]", "as", "expected", "w", "latent", "w", "STALE"]
 
 
-def test_targets_that_differ_in_status_each_say_theirs() -> None:
+def test_targets_that_differ_in_status_have_their_own() -> None:
     report = make_report(
         make_case(target="a100", outputs={"w": Verdict.STALE}),
         make_case(target="h100", status=Status.UNEXPECTED, outputs={"w": Verdict.FRESH}, mismatch="m"),
@@ -108,7 +108,7 @@ def test_an_error_shows_case_message_and_the_end_of_the_log() -> None:
     assert "line 87" not in text
 
 
-def test_coverage_says_what_was_and_was_not_covered() -> None:
+def test_coverage_lists_covered_and_uncovered_things() -> None:
     report = make_report(make_case("a"), make_case("b"), make_case("c", Status.ERROR, error="x"))
     text = render_terminal(report)
     assert (

@@ -25,7 +25,7 @@ from ligerdiag.artifacts.artifact import (
     render_provenance,
     write_manifest,
 )
-from ligerdiag.workers import shared_templates
+from ligerdiag.workers import templates
 from tests.hlo.building import Builder
 from tests.sandbox import measured_process
 
@@ -47,7 +47,7 @@ class Cost:
 
 def measure(*words: str | Path, cache: Path, timeout: float = 1200) -> Cost:
     """Runs `ligerdiag` with these words; what is still there after the timeout is ended, and its code is negative."""
-    shared = {shared_templates.VARIABLE: ""}  # what its workers take counts, too
+    shared = {templates.VARIABLE: ""}  # what its workers take counts, too
     environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)} | shared
     with NamedTemporaryFile() as out:
         command = [sys.executable, "-m", "ligerdiag", *map(str, words)]

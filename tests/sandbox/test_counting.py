@@ -18,7 +18,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from ligerdiag.api.inspecting import inspect
-from ligerdiag.api.judging import InspectOptions
+from ligerdiag.run_options import InspectOptions
 from ligerdiag.dumps import content, find
 from ligerdiag.dumps.text_worker import Translator
 
@@ -71,7 +71,7 @@ def test_all_texts_together_have_bounds(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(find, "MAXIMUM_MODULES_IN_TEXTS", 7)
     selection = select_modules([tmp_path], count=count_modules)
     assert len(selection.modules) == 3 + 3 + 1 + 1
-    assert any(note.startswith("2 files not looked into for several modules") for note in selection.notes)
+    assert any(note.startswith("2 files not searched for several modules") for note in selection.notes)
     monkeypatch.setattr(find, "MAXIMUM_MODULES_IN_TEXTS", 100)
     monkeypatch.setattr(find, "MAXIMUM_COUNTED_BYTES", len(TEXT) * 3 * 2)
     assert len(select_modules([tmp_path], count=count_modules).modules) == 3 + 3 + 1 + 1

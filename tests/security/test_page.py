@@ -41,7 +41,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "No name makes a link": ("tests/report/test_sarif.py::test_no_name_makes_a_link_in_any_text",),
     "Ctrl-C ends a command": (
         "tests/cli/test_interrupted_imports.py::test_an_import_that_is_interrupted_ends_the_command",
-        "tests/cli/test_interrupted_imports.py::test_each_command_is_ended_so",
+        "tests/cli/test_interrupted_imports.py::test_ctrl_c_during_imports_ends_each_command",
     ),
     "If a store holds anything but a whole result": (
         "tests/sweep/test_grid.py::test_a_result_of_another_task_under_the_key_is_none",
@@ -73,7 +73,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         FOREIGN + "test_a_case_from_elsewhere_imports_nothing_from_where_the_user_stands",
     ),
     "Every process that we start gets": (
-        "tests/compile/test_worker_environment.py::test_a_worker_starts_with_what_is_installed_alone",
+        "tests/compile/test_worker_environment.py::test_a_worker_starts_with_installed_packages_only",
         "tests/security/test_trust.py::test_a_worker_stands_in_a_folder_of_its_own",
     ),
     "`python -m ligerdiag.cli` puts": (
@@ -87,7 +87,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         TEXT + "test_the_usual_root_is_the_repository_or_else_the_folder",
     ),
     "Links are resolved first": (
-        TEXT + "test_a_link_out_of_the_root_leads_nowhere",
+        TEXT + "test_a_link_out_of_the_root_is_not_followed",
         TEXT + "test_only_regular_files_of_a_bounded_size_are_opened",
     ),
     "A suggested change of your call": (TEXT + "test_the_patch_of_a_call_quotes_no_other_file",),
@@ -120,7 +120,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "It can still read your files": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
     "A name in a report holds": (
-        "tests/report/test_printable.py::test_control_is_taken_out_and_text_is_kept",
+        "tests/report/test_printable.py::test_control_characters_are_removed_and_text_is_kept",
         "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",
     ),
     "No line of the terminal format": (
@@ -133,12 +133,12 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "Processes that we start end with us": (
         "tests/effects/test_ended_parent.py::test_no_process_is_left",
-        "tests/replay/test_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
+        "tests/replay/test_replay_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
         "tests/sandbox/test_inspector.py::test_a_process_that_still_imports_ends_with_a_parent_that_is_killed",
     ),
     "Temporary folders are readable": (
-        "tests/compile/test_scratch_folder.py::test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not",
-        "tests/compile/test_scratch_folder.py::test_nobody_else_may_enter",
+        "tests/compile/test_scratch_folders.py::test_folders_of_a_killed_process_are_removed_and_folders_in_use_are_not",
+        "tests/compile/test_scratch_folders.py::test_other_users_may_not_enter_a_scratch_folder",
     ),
     "In modules that came from elsewhere": (
         "tests/analysis/test_belief.py::test_a_tag_of_what_is_computed_from_less_is_not",
@@ -184,7 +184,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_read_here",
     ),
     "A rule, a module or a case file": (
-        "tests/api/test_rule_failures.py::test_a_rule_that_fails_is_unknown_and_the_rest_stands",
+        "tests/api/test_rule_failures.py::test_a_rule_that_fails_is_unknown_and_the_others_count",
         "tests/api/test_rule_failures.py::test_any_other_fault_costs_its_module",
         "tests/api/test_broken_files.py::test_each_broken_file_has_its_report_and_the_good_one_too",
     ),

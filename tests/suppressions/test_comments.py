@@ -1,10 +1,10 @@
-"""Which comments allow what, and where."""
+"""Which comments allow which rules at which lines."""
 
 from pathlib import Path
 
 import pytest
 
-from ligerdiag.judgement.suppressions import AllowComment, load_comments, parse_comments
+from ligerdiag.report.suppressions import AllowComment, load_comments, parse_comments
 from ligerdiag.source_text import MAX_FILE_BYTES
 
 
@@ -16,30 +16,30 @@ def places(code: str) -> list[tuple[int, int]]:
     return [(comment.line, comment.allows) for comment in parse(code)]
 
 
-def test_a_comment_behind_code_stands_for_its_line() -> None:
+def test_a_comment_after_code_applies_to_its_line() -> None:
     (comment,) = parse("x = 1\ny = f(x)  # ligerdiag: allow LD003 because the reader only logs\n")
     assert (comment.line, comment.allows) == (2, 2)
     assert (comment.rules, comment.reason, comment.unknown) == (("LD003",), "because the reader only logs", ())
 
 
-def test_a_comment_alone_on_its_line_stands_for_the_line_below() -> None:
+def test_a_comment_alone_on_its_line_applies_to_the_line_below() -> None:
     assert places("def f(x):\n    # ligerdiag: allow LD003 only logged\n    return x\n") == [(2, 3)]
 
 
-def test_several_comments_stand_above_one_line_and_a_reason_goes_on() -> None:
+def test_several_comments_apply_to_one_line_and_a_reason_continues() -> None:
     code = "# ligerdiag: allow LD003 a reason that\n# goes on\n# ligerdiag: allow LD012 another\nx = 1\n"
     assert places(code) == [(1, 4), (3, 4)]
 
 
-def test_a_blank_line_ends_what_a_comment_stands_for() -> None:
+def test_a_comment_does_not_apply_across_a_blank_line() -> None:
     assert places("# ligerdiag: allow LD003 only logged\n\nx = 1\n") == [(1, 2)]
 
 
-def test_a_comment_behind_the_line_above_is_not_one_alone() -> None:
+def test_a_comment_after_the_code_of_the_line_above_is_not_alone() -> None:
     assert places("y = 1  # ligerdiag: allow LD003 only logged\nx = 1\n") == [(1, 1)]
 
 
-def test_a_comment_behind_the_end_of_a_string_of_many_lines_is_behind_code() -> None:
+def test_a_comment_after_the_end_of_a_long_string_is_after_code() -> None:
     assert places('y = """\nabc\n"""  # ligerdiag: allow LD003 only logged\nx = 1\n') == [(3, 3)]
 
 
@@ -56,7 +56,7 @@ def test_a_comment_behind_the_end_of_a_string_of_many_lines_is_behind_code() -> 
         "\x00# ligerdiag: allow LD003 only logged\n",
     ],
 )
-def test_what_is_no_such_comment_allows_nothing(code: str) -> None:
+def test_other_comments_allow_nothing(code: str) -> None:
     assert parse(code) == []
 
 
@@ -86,7 +86,7 @@ def test_rules_come_first_and_the_rest_is_the_reason(
     assert (comment.rules, comment.unknown, comment.reason) == (rules, unknown, reason)
 
 
-def test_it_can_stand_behind_another_comment() -> None:
+def test_it_can_follow_another_comment() -> None:
     (comment,) = parse("x = 1  # noqa: E501  # ligerdiag: allow LD003 only logged\n")
     assert (comment.rules, comment.reason) == (("LD003",), "only logged")
 

@@ -1,4 +1,4 @@
-"""Who allows a finding, and what is said of those who allow nothing."""
+"""Which comments and entries allow a finding, and the messages about those that allow none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.judgement.suppression_entry import ConfigEntry, SeenScope, compute_scope
-from ligerdiag.judgement.suppressions import Suppressions
 from ligerdiag.model.findings import Finding, SourceLine, SuppressionKind, Verdict
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CaseReport, Coverage, Status
+from ligerdiag.report.suppressions import ConfigEntry, SeenScope, Suppressions, compute_scope
 from tests.report.samples import make_case, make_finding
 
 ANALYSED = Coverage(hidden_writes=1)
@@ -70,7 +69,7 @@ def test_every_filter_of_an_entry_has_to_hold(filters: dict[str, str], allowed: 
         ({"kernel": "*"}, latent(kernel="")),
     ],
 )
-def test_a_filter_does_not_match_what_a_finding_lacks(filters: dict[str, str], finding: Finding) -> None:
+def test_a_filter_does_not_match_a_finding_that_lacks_the_field(filters: dict[str, str], finding: Finding) -> None:
     assert not is_allowed(finding, entry(**filters))
 
 
@@ -151,7 +150,7 @@ def test_a_comment_in_another_file_is_unused_when_everything_was_in_the_run(modu
 
 
 @pytest.mark.parametrize("rule", ["LD012", "LD017"])
-def test_a_rule_that_had_no_say_makes_nothing_unused(module: Path, rule: str) -> None:
+def test_a_rule_without_numbers_makes_no_suppression_unused(module: Path, rule: str) -> None:
     module.write_text(f"y = 1  # ligerdiag: allow {rule} only logged\n")
     case = case_of()
     assert unused(Suppressions((entry(rule=rule),)), case, files={str(module): (case,)}, everything=True) == []
@@ -165,7 +164,7 @@ def test_a_rule_that_had_no_say_makes_nothing_unused(module: Path, rule: str) ->
         {"coverage": Coverage(hidden_writes=1, not_covered=("a loop",))},
     ],
 )
-def test_what_was_not_analysed_to_the_end_makes_nothing_unused(module: Path, changes: dict[str, object]) -> None:
+def test_a_case_that_was_not_analysed_makes_no_suppression_unused(module: Path, changes: dict[str, object]) -> None:
     case = replace(case_of(), **changes)
     assert unused(Suppressions((entry(),)), case, files={str(module): (case,)}, everything=True) == []
 
@@ -176,21 +175,21 @@ def test_what_was_not_analysed_to_the_end_makes_nothing_unused(module: Path, cha
         (
             "y = 1  # ligerdiag: allow LD003",
             "LD003",
-            "needs a reason, and allows nothing without: `# ligerdiag: allow LD003 why it is right all the same`",
+            "allows nothing without a reason: write `# ligerdiag: allow LD003 why it is right all the same`",
         ),
         (
             "y = 1  # ligerdiag: allow LD999 never",
             "LD999",
-            "names no rule: expected such as `# ligerdiag: allow LD003 why it is right all the same`",
+            "names no rule: write for example `# ligerdiag: allow LD003 why it is right all the same`",
         ),
         (
             "y = 1  # ligerdiag: allow",
             "",
-            "names no rule: expected such as `# ligerdiag: allow LD003 why it is right all the same`",
+            "names no rule: write for example `# ligerdiag: allow LD003 why it is right all the same`",
         ),
     ],
 )
-def test_a_comment_that_cannot_be_meant_so_is_always_told(module: Path, line: str, rule: str, message: str) -> None:
+def test_a_malformed_comment_is_always_reported(module: Path, line: str, rule: str, message: str) -> None:
     module.write_text(f"{line}\n")
     suppressions = Suppressions()
     suppressions.apply("step", (at(module, 1),), [str(module.parent)])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.sweep.store import ResultStore
+from ligerdiag.sweep.result_store import ResultStore
 from tests.processor_time import walk_processes
 from tests.sweep.test_sweep import IDS, read_rows, start, write_grid
 

@@ -1,4 +1,4 @@
-"""A store at a server that speaks S3: the same table as in a folder, a sweep that goes on, and a clear word without one."""
+"""A store at a server that speaks S3: the same table as in a folder, a sweep that continues, and an error without one."""
 
 import importlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 
 from ligerdiag.errors import InputError
 from ligerdiag.sweep.campaign import SweepOptions, SweepReport, SweepRow, run_sweep
-from ligerdiag.sweep.store import ResultStore, StoredResult
+from ligerdiag.sweep.result_store import ResultStore, StoredResult
 
 CASES = """
 from ligerdiag import Arg, Case

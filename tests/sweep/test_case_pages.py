@@ -12,8 +12,8 @@ from ligerdiag.cli.sweep import keep_page, write_files
 from ligerdiag.codec import FieldError, pack_record, unpack_record
 from ligerdiag.model.report import CheckReport, Status
 from ligerdiag.sweep.campaign import SweepOptions, SweepReport, run_sweep
-from ligerdiag.sweep.store import ResultStore
-from ligerdiag.sweep.table import render_case_page
+from ligerdiag.sweep.result_store import ResultStore
+from ligerdiag.sweep.sweep_table import render_case_page
 from tests.report.html.chromium import CHROMIUM, NEEDS_CHROMIUM, Visit
 from tests.report.html.conftest import browser
 from tests.report.html.view_samples import make_view

@@ -1,4 +1,4 @@
-"""A grid becomes tasks; a key changes with what decides a result and with nothing else; a store keeps whole results."""
+"""A grid becomes tasks, a key changes exactly with the things that decide a result, and a store keeps complete results."""
 
 import csv
 import json
@@ -18,13 +18,20 @@ from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
-from ligerdiag.render.json import load_schema, render_json
+from ligerdiag.report.json import load_schema, render_json
 from ligerdiag.sweep import campaign, cluster
 from ligerdiag.sweep import grid as grid_module
 from ligerdiag.sweep.campaign import SweepOptions, SweepReport, describe_rate, make_row
 from ligerdiag.sweep.grid import SweepColumn, SweepPlan, SweepTask, describe_task, load_grid, plan_sweep
-from ligerdiag.sweep.store import ResultStore, StoredResult
-from ligerdiag.sweep.table import compare_sweeps, join_reports, read_parquet, render_csv, render_page, render_parquet
+from ligerdiag.sweep.result_store import ResultStore, StoredResult
+from ligerdiag.sweep.sweep_table import (
+    compare_sweeps,
+    join_reports,
+    read_parquet,
+    render_csv,
+    render_page,
+    render_parquet,
+)
 from ligerdiag.sweep.task import UnfitWorker, run_task
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -118,7 +125,7 @@ def test_a_case_whose_imports_are_not_known_has_no_key(
     folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Cache, "find_dependencies", lambda self, question: None)
-    with pytest.raises(InputError, match=r"what `.*mine.py` imports is not known"):
+    with pytest.raises(InputError, match=r"the imports of `.*mine.py` are unknown"):
         plan(folder, shared_cache, "")
 
 
@@ -211,7 +218,7 @@ def test_a_result_of_another_task_under_the_key_is_none(tmp_path: Path) -> None:
 def test_what_is_no_file_in_a_store_is_no_result_and_nobody_waits_for_it(tmp_path: Path) -> None:
     code = """
 import os, sys
-from ligerdiag.sweep.store import ResultStore, StoredResult
+from ligerdiag.sweep.result_store import ResultStore, StoredResult
 store = ResultStore(sys.argv[1])
 os.mkfifo(sys.argv[1] + "/a.json")
 os.mkdir(sys.argv[1] + "/b.json")

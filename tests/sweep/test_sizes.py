@@ -11,7 +11,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.case import SIZES
 from ligerdiag.sweep.campaign import SweepOptions, SweepReport, run_sweep
 from ligerdiag.sweep.grid import SweepColumn, SweepPlan, load_grid, plan_sweep
-from ligerdiag.sweep.table import name_column, read_parquet, render_page, render_parquet
+from ligerdiag.sweep.sweep_table import name_column, read_parquet, render_page, render_parquet
 
 ASKING = """
 from ligerdiag import Arg, Case, size

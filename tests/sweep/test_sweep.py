@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.sweep.campaign import SweepOptions, SweepRow, run_sweep
-from ligerdiag.sweep.table import read_parquet
+from ligerdiag.sweep.sweep_table import read_parquet
 from tests.processor_time import walk_processes
 
 ROOT = Path(__file__).parents[2]

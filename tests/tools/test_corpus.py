@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.fuzz.rows import JudgedProgram
 from ligerdiag.model.findings import Verdict
 from tools import corpus
+from tools.fuzz.judged_programs import JudgedProgram
 
 
 def test_each_word_has_its_letter() -> None:

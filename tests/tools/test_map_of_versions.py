@@ -9,7 +9,7 @@ import pytest
 
 from ligerdiag.model.report import Status
 from ligerdiag.sweep.campaign import SweepRow
-from ligerdiag.sweep.table import name_column, render_parquet
+from ligerdiag.sweep.sweep_table import name_column, render_parquet
 from tests.sweep.test_grid import make_sweep
 from tools import map_of_versions
 

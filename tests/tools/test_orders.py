@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from ligerdiag.fuzz.crew import append_row
+from tools.fuzz.processes import append_row
 from tools.orders import TWINS, OrdersRow, describe, load_rows, render_programs, run
 
 MISSED = OrdersRow(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.toolchains.gpu_targets import load_target
 from tools.shuffle_orders import Order, OrderCompiler, draw_order, find_difference
 
 HEAD = """

@@ -45,7 +45,7 @@ def test_the_description_leads_nowhere_that_a_package_index_has_not(wheel: zipfi
 
 def test_the_help_promises_no_case_that_the_wheel_has_not(wheel: zipfile.ZipFile) -> None:
     names = wheel.namelist()
-    assert not [name for name in names if name.startswith(("cases/", "kernels/", "tests/"))]
+    assert not [name for name in names if name.startswith(("cases/", "kernels/", "tests/", "tools/"))]
     assert "come with it" not in find(wheel, "ligerdiag/cli/main.py")
     starter = {name for name in names if name.startswith("ligerdiag/cli/starter/")}
     assert starter == {f"ligerdiag/cli/starter/{path.name}" for path in (ROOT / "ligerdiag/cli/starter").iterdir()}

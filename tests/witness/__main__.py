@@ -10,8 +10,8 @@ import argparse
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
 from ligerdiag.inspection.compilation import inspect_artifact
-from ligerdiag.replay.service.estimate import estimate_artifact
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.replay.estimate import estimate_artifact
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.witness.comparing import Comparison, compare_in_process
 from tests.witness.contradictions import hold_against

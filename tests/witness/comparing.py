@@ -22,7 +22,7 @@ from ligerdiag.compile.lowering.call_forms import enter_mesh
 from ligerdiag.errors import describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import Source
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error
 from ligerdiag.replay.runs.case_run import CaseRuns, compute_tolerances, load_programs, replay_programs
 from ligerdiag.replay.runs.kernels import KernelRunner

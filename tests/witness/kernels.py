@@ -25,7 +25,7 @@ import jax
 import numpy as np
 
 from ligerdiag.compile.lowering.binds import compute_kernel_name
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.oracle.grid import run_programs
 from tests.oracle.launch import KernelLaunch, Scalar
 from tests.oracle.narrow_floats import override

@@ -9,8 +9,8 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.service import compile_cases, discover_cases
-from ligerdiag.replay.service.estimate import estimate_artifact
-from ligerdiag.toolchains.catalogue import load_target
+from ligerdiag.replay.estimate import estimate_artifact
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.case_levels import SMALL, is_by_day
 from tests.witness.comparing import Comparison, compare_in_process

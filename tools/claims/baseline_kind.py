@@ -10,11 +10,11 @@ from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.compilation import inspect_artifact
-from ligerdiag.judgement.baseline import load_baseline
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Judged
-from ligerdiag.render.json import render_json
-from ligerdiag.render.terminal.terminal import render_terminal
+from ligerdiag.report.baseline import load_baseline
+from ligerdiag.report.json import render_json
+from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.rules.schedules.ld015_schedule_drift import RULE as DRIFT
 from tools.claims.json_damage import damage, damage_text
 from tools.claims.trial import Outcome, Trial, find_invalid

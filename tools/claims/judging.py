@@ -17,7 +17,6 @@ from tools.claims.pairs import Pair
 
 SECONDS = 10.0
 """Of a processor, for one pair."""
-_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +78,6 @@ def find_improved(before: Judged, after: Judged, claims: Collection[Claim]) -> l
             continue
         if moves_write and was not in (Verdict.STALE, Verdict.UNKNOWN):
             continue
-        if (verdict is Verdict.FRESH and was is not Verdict.FRESH) or (verdict is Verdict.LATENT and was in _WRONG):
+        if (verdict is Verdict.FRESH and was is not Verdict.FRESH) or (verdict is Verdict.LATENT and was.is_wrong):
             improved.append(f"{name}: {was.value} -> {verdict.value}")
     return improved

@@ -305,7 +305,9 @@ class ScheduleEvaluation:
         """Returns the set of a dynamic-slice without kernels' writes from earlier iterations."""
         place = find_read_place(self.module, instruction, scheduled, reads)
         path = self.module.tags.get(instruction.id)
-        for write in self._taking_apart.get(place, ()) if path and place is not None else ():
+        if not path or place is None:
+            return labels
+        for write in self._taking_apart.get(place, ()):
             if write.taken != path:
                 continue
             key = (write, place)

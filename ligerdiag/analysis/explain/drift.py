@@ -134,7 +134,7 @@ def describe_origin(origin: Origin) -> str:
     return {
         Origin.VALUE: "the overwritten bytes",
         Origin.SOURCE: "what the kernel's operand was copied from",
-        Origin.NOWHERE: "neither: it computes the value anew",
+        Origin.RECOMPUTED: "neither: it computes the value anew",
     }[origin]
 
 

@@ -240,7 +240,7 @@ class OutputSentences:
                 )
             case Place.COPY:
                 return f"is wrong: {reader} reads {self._describe_copy(finding)}: what the kernel wrote is missed"
-            case Place.COMPUTED_ANEW:
+            case Place.RECOMPUTED:
                 return (
                     f"is wrong: {reader} does not read {value}, which {kernel} overwrites: it computes the value anew, or"
                     " has it from elsewhere"

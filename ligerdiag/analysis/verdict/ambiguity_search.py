@@ -68,9 +68,7 @@ class AmbiguitySearch:
             }
             found[name] |= {one for one in ambiguities if one.write not in known}  # it cannot get worse
         for name, ambiguities in self._find_twin_operands():
-            wrong = {
-                one.write for one in self.outputs[name].causes if one.verdict in (Verdict.STALE, Verdict.CLOBBERED)
-            }
+            wrong = {one.write for one in self.outputs[name].causes if one.verdict.is_wrong}
             found[name] |= {one for one in ambiguities if one.write not in wrong}
         return {name: frozenset(ambiguities) for name, ambiguities in found.items()}
 

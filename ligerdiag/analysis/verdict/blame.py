@@ -325,7 +325,7 @@ class Blame:
 
 
 def _list_wrong(output: OutputVerdict) -> list[Cause]:
-    return [cause for cause in output.causes if cause.verdict in (Verdict.STALE, Verdict.CLOBBERED)]
+    return [cause for cause in output.causes if cause.verdict.is_wrong]
 
 
 def _get_write(cause: Cause) -> int:

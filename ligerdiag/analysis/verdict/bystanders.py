@@ -25,9 +25,6 @@ from ligerdiag.analysis.verdict.first_divergence import Differing, find_differin
 from ligerdiag.analysis.verdict.one_value import find_joined
 from ligerdiag.analysis.verdict.operands import Operands
 from ligerdiag.hlo.module import TagPath
-from ligerdiag.model.findings import Verdict
-
-_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 type _Place = tuple[TagPath, int]
 """An operation, and the id of the instruction that computes it."""
@@ -66,7 +63,7 @@ class WhoseBytes:
         settled = {
             name: guilty[name]
             for name, output in found.outputs.items()
-            if not guilty[name].isdisjoint(cause.write for cause in output.causes if cause.verdict in _WRONG)
+            if not guilty[name].isdisjoint(cause.write for cause in output.causes if cause.verdict.is_wrong)
         }
         return replace(
             found,
@@ -122,13 +119,13 @@ def find_whose_bytes(
 
 
 def _list_wrong(output: OutputVerdict) -> frozenset[int]:
-    return frozenset([cause.write for cause in output.causes if cause.verdict in _WRONG])
+    return frozenset([cause.write for cause in output.causes if cause.verdict.is_wrong])
 
 
 def _keep(output: OutputVerdict, guilty: set[int] | None) -> OutputVerdict:
     if guilty is None:
         return output
-    causes = tuple([one for one in output.causes if one.verdict not in _WRONG or one.write in guilty])
+    causes = tuple([one for one in output.causes if not one.verdict.is_wrong or one.write in guilty])
     return OutputVerdict(find_worst(one.verdict for one in causes), causes)
 
 

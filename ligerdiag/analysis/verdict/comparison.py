@@ -190,10 +190,6 @@ class Comparison:
         return None if verdict is Verdict.FRESH else Cause(write.index, verdict, tuple(lucky), tuple(raced))
 
 
-_RIGHT = frozenset({Verdict.FRESH, Verdict.LATENT})
-_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
-
-
 class Standing(StrEnum):
     """How an output depends on an order that is not decided yet: (3) to (6)."""
 
@@ -221,9 +217,9 @@ def find_standing(verdicts: set[Verdict]) -> Standing:
     """Returns the standing by (3) to (6). verdicts: the verdict under each schedule."""
     if verdicts == {Verdict.FRESH}:
         return Standing.FORCED
-    if verdicts & _RIGHT:
+    if any(verdict.is_right for verdict in verdicts):
         return Standing.OPEN
-    return Standing.LOST if verdicts <= _WRONG else Standing.UNKNOWN
+    return Standing.LOST if all(verdict.is_wrong for verdict in verdicts) else Standing.UNKNOWN
 
 
 def choose_verdict(standing: Standing, early: Verdict) -> Verdict:

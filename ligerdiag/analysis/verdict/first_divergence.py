@@ -226,7 +226,7 @@ def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSp
             return number, Place.SAME_BYTES
     if carrying:
         return carrying[0][0], Place.COPY
-    return None, Place.COMPUTED_ANEW
+    return None, Place.RECOMPUTED
 
 
 def find_wrong_edges(known: Operands, comparison: Comparison) -> Iterator[Differing]:

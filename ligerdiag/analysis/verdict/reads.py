@@ -129,7 +129,7 @@ class BlamedReads:
 
 
 _VERDICTS = {kind: verdict for verdict, kind in WRONG_KINDS.items()}
-_PLACE_OF_ORIGIN = {Origin.VALUE: Place.SAME_BYTES, Origin.SOURCE: Place.COPY, Origin.NOWHERE: Place.COMPUTED_ANEW}
+_PLACE_OF_ORIGIN = {Origin.VALUE: Place.SAME_BYTES, Origin.SOURCE: Place.COPY, Origin.RECOMPUTED: Place.RECOMPUTED}
 
 type _Decision = tuple[ReadKind, ReadCause]
 
@@ -217,7 +217,7 @@ class ReadJudge:
             seen.add(read.scheduled.instruction.id)
             found.append((read.scheduled.anchor, read.operations, read.operand, read.origin))
         for scheduled, sighting in readers.find_recomputing(one.write, overwritten, seen):
-            found.append((scheduled.anchor, (sighting.instruction,), None, Origin.NOWHERE))
+            found.append((scheduled.anchor, (sighting.instruction,), None, Origin.RECOMPUTED))
         for reader, operations, operand, origin in found:
             step = self.followed.flow.find_step(reader.id)
             if step in known:

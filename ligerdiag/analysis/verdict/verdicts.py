@@ -98,7 +98,7 @@ def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluations: Evaluati
     decided = frozenset(
         name
         for name, output in found.outputs.items()
-        if (wrong := evaluations.space.bits_of(c.write for c in output.causes if c.verdict in _WRONG))
+        if (wrong := evaluations.space.bits_of(c.write for c in output.causes if c.verdict.is_wrong))
         and not wrong & ~written
     )
     found = replace(found, decided=found.decided | decided)
@@ -138,7 +138,7 @@ def add_mixed(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -
             for one in mixed
             if not one.instruction
             for write in comparison.space.writes_of(one.writes)
-            if not any(cause.write == write and cause.verdict in _WRONG for cause in found.outputs[name].causes)
+            if not any(cause.write == write and cause.verdict.is_wrong for cause in found.outputs[name].causes)
         )
         for name, mixed in found.mixed.items()
     }
@@ -146,9 +146,6 @@ def add_mixed(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -
     return {
         name: ambiguities.get(name, frozenset()) | added.get(name, frozenset()) for name in {**ambiguities, **added}
     }
-
-
-_WRONG = frozenset({Verdict.STALE, Verdict.CLOBBERED})
 
 
 def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ligerdiag.compile.cases.draws import draw_values
 from ligerdiag.errors import CaseError, CompileError, InputError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw, Values
-from ligerdiag.toolchains.catalogue import strip_comments
+from ligerdiag.toolchains.gpu_targets import strip_comments
 
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:

@@ -50,8 +50,8 @@ from ligerdiag.artifacts.artifact import (
     render_kernel_calls,
     render_provenance,
 )
+from ligerdiag.artifacts.cache import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
-from ligerdiag.artifacts.store import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.compile.cases.arguments import build_mesh
 from ligerdiag.compile.cases.backend_answers import answer_as, drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
@@ -61,7 +61,7 @@ from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.custom_calls import PARTITIONED
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
-from ligerdiag.toolchains.catalogue import strip_comments
+from ligerdiag.toolchains.gpu_targets import strip_comments
 from ligerdiag.toolchains.toolchain import compute_important_environment
 
 _PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))

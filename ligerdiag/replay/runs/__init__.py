@@ -1,1 +1,1 @@
-"""Runs of one case on numbers: program order, isolated memory, and the schedule on its own bytes."""
+"""The runs of one case: program order, program order in isolated memory, and the schedule on its own bytes."""

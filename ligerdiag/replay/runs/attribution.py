@@ -1,28 +1,26 @@
-"""Attribution: an output's numbers held against the intended ones and against wrong ones, within what rounding
-explains.
+"""Attribution: compares an output's numbers with the intended and the stale ones, within the limits of rounding.
 
-Attribution: compares an output's numbers with the intended ones, and with the stale ones, which no kernel has
-overwritten.
+The stale numbers are those of program order in isolated memory, where no kernel overwrites anything. Norms are
+Euclidean, computed in f64 from blocks. Errors are relative to ||intended|| or ||stale||; where that is 0, to the other
+one's norm, or to 1. Integers and booleans have no rounding: their tolerance is 0, and their error is the share of
+elements that differ.
 
-Norms are Euclidean, computed in f64 from blocks. Errors are relative: to ||intended|| or ||stale||; where that is 0, to
-the other one's norm, or to 1.
+The first match decides:
 
-  (1) NaN and infinity equal nothing. Where `intended` holds one: undecided. Where only `actual` does: neither.
-  (2) error <= tolerance: fresh, whatever stale would be. An output that no hidden write reaches is fresh; `distance`
-      shows it.
-  (3) stale_error <= tolerance: stale. If distance <= tolerance as well, the two predictions agree and `actual` lies just
-      outside of one: undecided.
-  (4) Partly stale by rows: each row equals the intended or the stale one, and of the rows in which the two differ, both
-      kinds occur. A row is measured against its own norm, and at least against the root mean square of the rows' norms,
-      so that rows of rounding noise do not count as different. A row that equals both is fresh.
-  (5) Partly stale by elements, such as columns: sort each element to the prediction that it is nearer to. Each of the
-      two parts is within tolerance of its own prediction and not of the other. Only if distance > 4 tolerance: sorting
-      halves the error of noise that is about as large as the distance.
-  (6) Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small
-      elements to `x + s - s` has error 0.25 while stale is at distance 4e4; its fellow gradients have 0.005 at 1.
-      A sum in which one term among many is stale looks the same; `rounding.is_overwritten` tells the two apart.
-  (7) Else: neither.
-  (8) Integers and booleans have no rounding: tolerance is 0, and an error is the share of elements that differ.
+- Undecided: `intended` has a NaN or an infinity. Neither: only `actual` has one. NaN and infinity equal nothing.
+- Fresh: error <= tolerance, whatever the stale numbers are. So an output that no hidden write reaches is fresh.
+- Stale: stale_error <= tolerance. If distance <= tolerance as well, the two predictions agree, and the output is
+  undecided.
+- Partly stale by elements, such as columns: sort each element to the nearer prediction; each part is within tolerance
+  of its own prediction and not of the other. Needs distance > 4 tolerance, because sorting halves the error of noise of
+  the size of the distance.
+- Partly stale by rows: each row equals the intended or the stale one, and both kinds occur among the rows in which the
+  two differ. A row's error is relative to its own norm, at least to the root mean square of the rows' norms, so that
+  rows of rounding noise do not count as different. A row that equals both is fresh.
+- Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small
+  elements to `x + s - s` has error 0.25, with stale at distance 4e4; its fellow gradients have 0.005 at distance 1. A
+  sum with one stale term among many looks the same; `rounding.is_overwritten` tells the two cases apart.
+- Neither: anything else.
 """
 
 import math
@@ -35,27 +33,28 @@ import numpy as np
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
-from ligerdiag.replay.interpreter.dtypes import DType
-from ligerdiag.replay.interpreter.scope import Array
+from ligerdiag.replay.ops.dtypes import DType
+from ligerdiag.replay.ops.scope import Array
 
 _BY_EPSILON = ((2.0**-52, 1e-12), (2.0**-23, 1e-4), (2.0**-10, 4e-3), (2.0**-7, 2e-2), (2.0**-3, 0.3))
 _WIDEST = 0.5
 
 
 def compute_tolerance(dtypes: Iterable[DType]) -> float:
-    """Relative error in norm that rounding explains; `dtypes` are those of the instructions that an output depends on.
+    """Returns the relative error in norm that rounding explains.
 
-    The narrowest floating point dtype decides, with eps the step above 1:
+    dtypes: those of the instructions that an output depends on. The narrowest floating point dtype decides, with eps
+    the step above 1:
 
     - f32, f64: sums in another order, and exp and log that differ by ulps. k roundings of at most eps / 2 add up to
       sqrt(k) eps / 2; k = 50304 terms (a vocabulary) and a factor of 8 for terms that cancel give 1.1e-4 for f32 and
-      2e-13 for f64. Taken: 1e-4 and 1e-12.
+      2e-13 for f64. The tolerances are 1e-4 and 1e-12.
     - f16: some 4 roundings of eps each, not averaged: 4e-3.
     - bf16: rounding errs by eps / 2 = 2^-8 at most, the truncation of Triton's interpreter by eps = 2^-7 at most and
       eps / 3 on average. Seven average truncations that all go one way: 2e-2.
-    - f8: one rounding is eps / 2 = 0.06 (e4m3) or 0.125 (e5m2): 0.3 and 0.5, which tells only what is quite wrong.
+    - f8: one rounding is eps / 2 = 0.06 (e4m3) or 0.125 (e5m2): 0.3 and 0.5, which reveals only gross errors.
 
-    0 where there are no floating point values.
+    0 if there are no floating point values.
     """
     epsilons = [_find_epsilon(dtype) for dtype in dtypes]
     widest = max(epsilons, default=0.0)
@@ -65,29 +64,30 @@ def compute_tolerance(dtypes: Iterable[DType]) -> float:
 
 
 def _find_epsilon(dtype: DType) -> float:
-    """0 for integers and booleans."""
+    """Returns the step above 1; 0 for integers and booleans."""
     if dtype.kind in "biu":
         return 0.0
     if dtype.kind == "c":
         dtype = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
-    find: Any = ml_dtypes.finfo  # its stubs know some of its own types only
+    find: Any = ml_dtypes.finfo  # its stubs know only some of its types
     return float(find(dtype).eps)
 
 
 BLOCK = 1 << 18
-"""Elements at a time: some temporary arrays of 2 MB, which stay in the cache."""
+"""Elements per block: a few temporary arrays of 2 MB, which stay in the cache."""
 
 _LOSSY_NEARNESS = 0.1
 _DISTANCE_TO_SORT = 4.0
 
 type Block = tuple[Array, Array, Array]
-"""actual, intended, stale as f64[rows, elements], scaled."""
+"""(actual, intended, stale) as f64[rows, elements], scaled."""
 
 
 def compare_output(
     actual: Array, intended: Array, stale: Array, *, tolerance: float, rows: bool = False
 ) -> OutputNumbers:
-    """Attribution of one output; `tolerance` as of `compute_tolerance`. Raises ArtifactError where shapes differ."""
+    """Attributes one output; `tolerance` as from `compute_tolerance`, `rows`: count fresh and stale rows. Raises
+    ArtifactError if shapes differ."""
     if not actual.shape == intended.shape == stale.shape:
         raise ArtifactError(f"outputs of shape {actual.shape}, {intended.shape} and {stale.shape} are compared")
     views = _Views(actual, intended, stale)
@@ -103,7 +103,7 @@ def compare_output(
         attribution = Attribution.FRESH
     elif stale_error <= limit:
         attribution = Attribution.STALE if distance > limit else Attribution.UNDECIDED
-    elif _is_sorted(views, sums, limit) or (counts := _count_rows(views, sums, limit)).partly_stale:
+    elif _is_partly_stale_by_elements(views, sums, limit) or (counts := _count_rows(views, sums, limit)).partly_stale:
         attribution = Attribution.PARTLY_STALE
     elif error < FAR and not sums.to_intended >= _LOSSY_NEARNESS * sums.to_stale:
         attribution = Attribution.LOSSY
@@ -124,19 +124,21 @@ def compare_output(
 
 
 def compute_error(actual: Array, intended: Array) -> float:
-    """||actual - intended|| / ||intended||; the absolute norm where that is 0, the share of unequal integers, NaN when
-    either is not finite. Raises ArtifactError where shapes differ."""
+    """Returns ||actual - intended|| / ||intended||.
+
+    If ||intended|| is 0, the absolute norm; for integers, the share that differs; NaN if either is not finite. Raises
+    ArtifactError if shapes differ."""
     return compare_output(actual, intended, intended, tolerance=math.inf).error
 
 
 def rank_error(error: float) -> float:
-    """Returns the error to compare by: NaN, of what is not finite, is the largest."""
+    """Returns the error as a sort key: NaN, the error of values that are not finite, ranks as infinite."""
     return math.inf if math.isnan(error) else error
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums of squares over all elements, or numbers of differing elements for what has no rounding."""
+    """Sums of squares over all elements; for integers and booleans, numbers of differing elements."""
 
     exact: bool
     intended: float = 0.0
@@ -180,7 +182,7 @@ class _Sums:
         return self._scale(self.stale, self.intended)
 
     def _scale(self, own: float, other: float) -> float:
-        # the other one's norm is no scale where it is not finite
+        # the other one's norm is no scale if it is not finite
         return self._root(own) or (self._root(other) if math.isfinite(other) else 0.0) or 1.0
 
     def _root(self, total: float) -> float:
@@ -188,7 +190,7 @@ class _Sums:
 
 
 class _Views:
-    """The three arrays as rows of elements (views, where they are contiguous), and how to read them block by block."""
+    """The three arrays as rows of elements (views where they are contiguous), readable block by block."""
 
     def __init__(self, actual: Array, intended: Array, stale: Array) -> None:
         arrays = (actual, intended, stale)
@@ -203,16 +205,16 @@ class _Views:
         self._exponent = 0 if self.exact else -self._find_exponent()
 
     def iterate_blocks(self) -> Iterator[tuple[int, Block]]:
-        """Number of the first row, and a block of whole rows, or of a part of one row where it is long."""
+        """Yields the number of the first row, and a block of whole rows, or of a part of one long row."""
         if not self.size:
             return
         height, width = max(1, BLOCK // self.row_size), min(self.row_size, BLOCK)
         for top in range(0, self.rows, height):
             for left in range(0, self.row_size, width):
                 actual, intended, stale = (a[top : top + height, left : left + width] for a in self._arrays)
-                meant = self._read(intended)
-                without = meant if self._arrays[1] is self._arrays[2] else self._read(stale)
-                yield top, (self._read(actual), meant, without)
+                intended_values = self._read(intended)
+                stale_values = intended_values if self._arrays[1] is self._arrays[2] else self._read(stale)
+                yield top, (self._read(actual), intended_values, stale_values)
 
     def _read(self, piece: Array) -> Array:
         if self.exact:
@@ -221,8 +223,8 @@ class _Views:
         return np.ldexp(wide, self._exponent) if self._exponent else wide
 
     def _find_exponent(self) -> int:
-        """Returns the power of two that brings the larger prediction near 1: squares of f64 must neither overflow nor
-        vanish."""
+        """Returns the power of two that brings the larger prediction near 1, so that squares in f64 neither overflow
+        nor vanish."""
         largest = 0.0
         if any(a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1) > 4 for a in self._arrays):
             self._exponent = 0
@@ -244,59 +246,59 @@ def _sum_up(views: _Views) -> _Sums:
 def _add_block(sums: _Sums, actual: Array, intended: Array, stale: Array) -> None:
     pairs = (actual, intended), (actual, stale), (stale, intended)
     if sums.exact:
-        own, other, apart = (float(np.count_nonzero(left != right)) for left, right in pairs)
+        own, other, between = (float(np.count_nonzero(left != right)) for left, right in pairs)
         weights = float(actual.size), float(actual.size)
     else:
-        own, other, apart = (_sum_squares(left - right) for left, right in pairs)
+        own, other, between = (_sum_squares(left - right) for left, right in pairs)
         weights = _sum_squares(intended), _sum_squares(stale)
         sums.finite_actual &= math.isfinite(own) or bool(np.isfinite(actual).all())
         sums.finite_intended &= math.isfinite(weights[0])
         sums.finite_stale &= math.isfinite(weights[1])
     sums.actual_intended += own
     sums.actual_stale += other
-    sums.stale_intended += apart
+    sums.stale_intended += between
     sums.intended += weights[0]
     sums.stale += weights[1]
 
 
 def _sum_squares(values: Array) -> float:
-    """Of f64 whose squares do not overflow: finite where all of them are."""
+    """Returns the sum of squares of f64 whose squares do not overflow; finite if all values are."""
     flat = values.reshape(-1)
     return float(np.dot(flat, flat))
 
 
 def _sum_parts(views: _Views) -> list[list[float]]:
-    """Of the elements nearer to intended, and of the others: squares of their error against what they are nearer to, of
-    that prediction, and of the difference of the predictions."""
+    """Returns, for the elements nearer to intended and for the others, the sums of squares of their error against the
+    nearer prediction, of that prediction, and of the difference of the predictions."""
     parts = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     with np.errstate(invalid="ignore", over="ignore"):
         for _, (actual, intended, stale) in views.iterate_blocks():
             pairs = (actual, intended), (actual, stale), (stale, intended)
-            own, other, apart = (_square(views.exact, *pair) for pair in pairs)
+            own, other, between = (_square(views.exact, *pair) for pair in pairs)
             weights = [np.ones(actual.shape)] * 2 if views.exact else [intended * intended, stale * stale]
             nearer_stale = other < own
             for part, chosen, errors, weight in (
                 (parts[0], ~nearer_stale, own, weights[0]),
                 (parts[1], nearer_stale, other, weights[1]),
             ):
-                for number, values in enumerate((errors, weight, apart)):
+                for number, values in enumerate((errors, weight, between)):
                     part[number] += float(np.sum(values, where=chosen))
     return parts
 
 
 def _square(exact: bool, left: Array, right: Array) -> Array:
-    """Square of the difference; 1.0 for elements that differ, where there is no rounding."""
+    """Returns the squared difference; for integers and booleans, 1.0 for elements that differ."""
     if exact:
         return (left != right).astype(np.float64)
     difference = left - right
     return np.multiply(difference, difference, out=difference)
 
 
-def _is_sorted(views: _Views, sums: _Sums, limit: float) -> bool:
-    """Rule (5)."""
+def _is_partly_stale_by_elements(views: _Views, sums: _Sums, limit: float) -> bool:
+    """Returns whether the output is partly stale by elements."""
     if not (sums.finite_stale and sums.distance > _DISTANCE_TO_SORT * limit):
         return False
-    return all(error <= limit**2 * weight < apart for error, weight, apart in _sum_parts(views))
+    return all(error <= limit**2 * weight < between for error, weight, between in _sum_parts(views))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,34 +308,34 @@ class _Rows:
     total: int
     fresh: int = 0
     stale: int = 0
-    told_fresh: int = 0
-    """Fresh rows in which stale is something else."""
+    distinct_fresh: int = 0
+    """Fresh rows in which the stale prediction differs."""
     counted: bool = False
 
     @property
     def partly_stale(self) -> bool:
-        return self.fresh + self.stale == self.total and self.stale > 0 and self.told_fresh > 0
+        return self.fresh + self.stale == self.total and self.stale > 0 and self.distinct_fresh > 0
 
 
 def _count_rows(views: _Views, sums: _Sums, limit: float) -> _Rows:
-    """Rule (4). A row that is longer than a block is summed up over its blocks, which follow each other."""
-    fresh = stale = told = 0
+    """Counts fresh and stale rows. Sums a row that is longer than a block over its blocks, which are consecutive."""
+    fresh = stale = distinct = 0
     floors = (sums.intended / max(views.rows, 1), sums.stale / max(views.rows, 1))
     pending: tuple[int, Array] | None = None
 
     def close(row_sums: Array) -> None:
-        nonlocal fresh, stale, told
-        own, other, apart, intended, former = row_sums
+        nonlocal fresh, stale, distinct
+        own, other, between, intended, former = row_sums
         least = 1.0 if views.exact else limit**2
         if views.exact:
-            is_fresh, is_stale, differs = own == 0, other == 0, apart > 0
+            is_fresh, is_stale, differs = own == 0, other == 0, between > 0
         else:
             is_fresh = own <= least * np.maximum(intended, floors[0])
             is_stale = (other <= least * np.maximum(former, floors[1])) & (other < own)
-            differs = ~(apart <= least * np.maximum(intended, floors[0]))
+            differs = ~(between <= least * np.maximum(intended, floors[0]))
         fresh += int(is_fresh.sum())
         stale += int((is_stale & ~is_fresh).sum())
-        told += int((is_fresh & differs).sum())
+        distinct += int((is_fresh & differs).sum())
 
     with np.errstate(invalid="ignore", over="ignore"):
         for top, (a, i, s) in views.iterate_blocks():
@@ -350,4 +352,4 @@ def _count_rows(views: _Views, sums: _Sums, limit: float) -> _Rows:
             close(pending[1])
     if not views.size:
         fresh = views.rows
-    return _Rows(total=views.rows, fresh=fresh, stale=stale, told_fresh=told, counted=True)
+    return _Rows(total=views.rows, fresh=fresh, stale=stale, distinct_fresh=distinct, counted=True)

@@ -1,7 +1,7 @@
 """One case on numbers: program order, isolated memory and the schedule on its own bytes, compared output by output.
 
-The three runs get the same arguments, drawn as the case says. Program order gives the intended result; a case's
-`reference` tests program order itself, see `given`.
+The three runs get the same arguments, drawn as the case says. Program order gives the intended result. A case's
+`reference` checks program order itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,40 +21,40 @@ from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
 from ligerdiag.model.findings import FAR, Attribution, OrderNumbers, OutputNumbers, Replay, ReplayState
-from ligerdiag.replay.interpreter.dtypes import get_dtype
-from ligerdiag.replay.interpreter.products import RememberedProducts, multiply
-from ligerdiag.replay.interpreter.scope import Array, Multiply, NotCoveredError
+from ligerdiag.replay.ops.dtypes import count_different, get_dtype
+from ligerdiag.replay.ops.products import RememberedProducts, multiply
+from ligerdiag.replay.ops.scope import Array, Multiply, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance, rank_error
+from ligerdiag.replay.runs.kernel_memo import REMEMBERED_BYTES, REMEMBERED_PRODUCTS, IsolatedKernels, RememberedKernels
 from ligerdiag.replay.runs.kernels import KernelRunner
-from ligerdiag.replay.runs.loops import NO_CUTS, Cuts, cut_named_loops
-from ligerdiag.replay.runs.memory import (
-    REMEMBERED_BYTES,
-    REMEMBERED_PRODUCTS,
-    IsolatedKernels,
-    RememberedKernels,
-    count_changed,
-)
+from ligerdiag.replay.runs.launch_reach import describe_launches
+from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts, cut_named_loops
 from ligerdiag.replay.runs.orders import OrderRunner, try_orders
 from ligerdiag.replay.runs.program import (
     Kernels,
     NanWatch,
     describe_first_nan,
     needs_explanation,
-    run_both_ways,
+    run_intended_and_stale,
     run_program,
 )
-from ligerdiag.replay.runs.rounding import is_overwritten, measure_rounding, measure_workarounds, needs_rounding, settle
+from ligerdiag.replay.runs.rounding import (
+    demote_imprecise,
+    is_overwritten,
+    measure_rounding,
+    measure_workarounds,
+    needs_rounding,
+)
 from ligerdiag.replay.runs.schedule import ScheduleRunner
 from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join_shards, take_shard
-from ligerdiag.replay.runs.variations import describe_launches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What a program takes and returns, on how many devices."""
+    """The inputs and outputs of a program, and their placement on devices."""
 
     inputs: tuple[str, ...]
-    """Names, in order; so are the others."""
+    """Names in order; the other tuples have the same order."""
     outputs: tuple[str, ...]
     input_placements: tuple[Placement, ...]
     output_placements: tuple[Placement, ...]
@@ -63,7 +63,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Programs:
-    """Both modules of one compilation."""
+    """Both modules of one compilation: the program as written and its schedule."""
 
     program: HloModule
     optimized: HloModule
@@ -72,7 +72,7 @@ class Programs:
 
 
 type Outputs = tuple[Array, ...]
-"""One output as the devices have it: copies that differ, the one that JAX would show first."""
+"""One output's distinct copies over the devices; the one that JAX would show comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,7 +86,7 @@ class CaseRuns:
     actual: Mapping[str, Outputs]
     """The schedule on its own bytes."""
     again: Mapping[str, Outputs]
-    """The schedule once more, where the first time overwrote a constant; else empty."""
+    """The schedule's second execution, if the first one overwrote a constant; else empty."""
     changed_inputs: Mapping[str, float]
     """See `Replay.changed_inputs`."""
     unreached: tuple[str, ...]
@@ -94,19 +94,19 @@ class CaseRuns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Given:
-    """What a case's runs get, and what they are held against; the same for all cases of equal draws."""
+class CaseInputs:
+    """The arguments and the reference of a case; cases with equal draws share them."""
 
     arguments: tuple[Array, ...]
     find_reference: Callable[[], Mapping[str, Array] | None]
-    """Computes the outputs of the case's reference by name, once; None where it has none."""
+    """Returns the outputs of the case's reference by name, computed once; None if the case has none."""
     products: RememberedProducts = field(default_factory=lambda: RememberedProducts(REMEMBERED_PRODUCTS))
-    """Of all programs that are run on the arguments."""
+    """Products of all programs that run on the arguments."""
 
 
 def replay_case(
     artifact: Artifact,
-    given: Given,
+    inputs: CaseInputs,
     *,
     rows: bool,
     cut: Sequence[str] = (),
@@ -114,49 +114,48 @@ def replay_case(
     orders: int = 0,
     orders_seconds: float = inf,
 ) -> Replay:
-    """Replays the case's artifact. Limits of coverage are in the record and are not raised.
+    """Replays the case's artifact. A limit of coverage is in the record and is not raised.
 
-    rows: count fresh and stale rows. cut: names of the program's loops that are cut short; then there is no reference, which
-    is one of the whole. modules: see `KernelRunner`. orders: other legal orders in which the schedule is run, too, as long
-    as these seconds allow.
-    Raises LigerdiagError when the artifact cannot be read.
+    rows: count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then ignored,
+    because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders in which
+    the schedule runs, too; none begins after orders_seconds. Raises LigerdiagError if the artifact cannot be read.
     """
     started = perf_counter()
     programs = load_programs(artifact)
     cuts = cut_named_loops(programs.program, programs.optimized, cut)
-    reference = given.find_reference() if not cut else None
+    reference = inputs.find_reference() if not cut else None
     try:
         with np.errstate(all="ignore"):
             record, intended = compare_runs(
                 programs,
-                given.arguments,
+                inputs.arguments,
                 KernelRunner(modules=modules),
                 rows=rows,
                 cuts=cuts,
-                multiply=given.products.multiply,
+                multiply=inputs.products.multiply,
             )
             if reference is not None:
                 record = _judge_reference(record, intended, reference)
-                record = _settle_reference(record, intended, programs, given.arguments, KernelRunner(modules=modules))
+                record = _settle_reference(record, intended, programs, inputs.arguments, KernelRunner(modules=modules))
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error), seconds=perf_counter() - started)
     if orders:
         with np.errstate(all="ignore"):
             tried = try_other_orders(
                 programs,
-                given.arguments,
+                inputs.arguments,
                 KernelRunner(check_seconds=0.0, modules=modules),
                 orders,
                 seconds=orders_seconds,
                 cuts=cuts,
-                multiply=given.products.multiply,
+                multiply=inputs.products.multiply,
             )
         record = replace(record, orders=tried)
     return replace(record, seconds=perf_counter() - started)
 
 
 def load_programs(artifact: Artifact) -> Programs:
-    """Returns the modules that are replayed. Raises ArtifactError."""
+    """Returns the modules of an artifact. Raises ArtifactError, and NotCoveredError if replay cannot run them."""
     if not artifact.as_written.stat().st_size:
         raise NotCoveredError("a program that could not be translated as written")
     program, _ = load_hlo(artifact.as_written)
@@ -166,16 +165,14 @@ def load_programs(artifact: Artifact) -> Programs:
     if fault := find_buffer_fault(optimized, buffers):
         raise ArtifactError(f"the buffer assignment of `{artifact.optimized}` does not hold: {fault}")
     if not is_tagged(program):
-        raise NotCoveredError("a program whose operations are not all tagged: their order is not known")
+        raise NotCoveredError("a program whose operations are not all tagged, so that their order is unknown")
     check_replicas(optimized)
     for module in (program, optimized):
         if len(module.entry.parameters) != len(artifact.provenance.inputs):
             raise NotCoveredError("a program with ordered effects, or whose constants are hoisted to arguments")
     where = artifact.provenance
     if len(where.output_placements) != len(where.outputs):
-        raise NotCoveredError(
-            "a program of which this version of XLA does not say how its outputs are split over devices"
-        )
+        raise NotCoveredError("a program whose output placements this version of XLA does not report")
     signature = Signature(
         inputs=where.inputs,
         outputs=where.outputs,
@@ -187,17 +184,17 @@ def load_programs(artifact: Artifact) -> Programs:
 
 
 def run_schedule(
-    schedule: ScheduleRunner, signature: Signature, given: Sequence[Sequence[Array]]
+    schedule: ScheduleRunner, signature: Signature, shards: Sequence[Sequence[Array]]
 ) -> Mapping[str, Outputs]:
-    """Returns every output by name: the whole array first, then once more for each device whose copy has other bits.
+    """Returns every output by name: the whole array, then one more for each device whose copy has other bits.
 
-    given: each device's shards of the inputs.
+    shards: each device's shards of the inputs.
     """
-    results = schedule.execute(given)
+    results = schedule.execute(shards)
     found: dict[str, Outputs] = {}
     for number, name in enumerate(signature.outputs):
-        shards, placement = [one[number] for one in results], signature.output_placements[number]
-        found[name] = (join_shards(shards, placement), *find_other_copies(shards, placement))
+        copies, placement = [one[number] for one in results], signature.output_placements[number]
+        found[name] = (join_shards(copies, placement), *find_other_copies(copies, placement))
     return found
 
 
@@ -210,7 +207,8 @@ def split_arguments(signature: Signature, arguments: Sequence[Array]) -> list[tu
 
 
 def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict[str, float]:
-    """Per output, what rounding explains: by the narrowest floating point dtype that the program computes in."""
+    """Returns the relative error of each output that rounding explains, by the narrowest dtype that the program
+    computes in."""
     dtypes = {
         get_dtype(i.shape)
         for c in programs.program.computations.values()
@@ -230,9 +228,9 @@ def try_other_orders(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> OrderNumbers:
-    """Runs the schedule in so many other legal orders; see `orders`."""
+    """Runs the schedule in `count` other legal orders, see `orders`. seconds: no order begins after these."""
     signature = programs.signature
-    given = split_arguments(signature, arguments)
+    shards = split_arguments(signature, arguments)
     try:
         schedule = OrderRunner(
             module=programs.optimized,
@@ -242,7 +240,7 @@ def try_other_orders(
             most=cuts.optimized,
             multiply=multiply,
         )
-        return try_orders(schedule, lambda one: run_schedule(one, signature, given), count, seconds)
+        return try_orders(schedule, lambda one: run_schedule(one, signature, shards), count, seconds)
     except NotCoveredError as error:
         return OrderNumbers(not_covered=str(error))
 
@@ -254,13 +252,13 @@ def replay_programs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> CaseRuns:
-    """All three runs on the same arguments, which are the program's inputs in order. Raises NotCoveredError."""
+    """Does all three runs on the same arguments, the program's inputs in order. Raises NotCoveredError."""
     signature = programs.signature
     names, devices = signature.outputs, signature.devices
     kernels = RememberedKernels(runner, REMEMBERED_BYTES)
     intended, stale = (
         dict(zip(names, results, strict=True))
-        for results in run_both_ways(
+        for results in run_intended_and_stale(
             programs.program, arguments, kernels, devices=devices, most=cuts.program, multiply=multiply
         )
     )
@@ -272,14 +270,14 @@ def replay_programs(
         most=cuts.optimized,
         multiply=multiply,
     )
-    constants, given = schedule.read_constants(), split_arguments(signature, arguments)
+    constants, shards = schedule.read_constants(), split_arguments(signature, arguments)
     runner.execution = 1
-    actual = run_schedule(schedule, signature, given)
-    changed = _find_changed_inputs(schedule, programs.optimized, signature.inputs, given)
+    actual = run_schedule(schedule, signature, shards)
+    changed = _find_changed_inputs(schedule, programs.optimized, signature.inputs, shards)
     again: Mapping[str, Outputs] = {}
     if count_changed(constants, schedule.read_constants())[0]:
         runner.execution = 2
-        again = run_schedule(schedule, signature, given)
+        again = run_schedule(schedule, signature, shards)
         runner.execution = 1
     return CaseRuns(
         intended=intended,
@@ -301,6 +299,7 @@ def compare_runs(
     multiply: Multiply = multiply,
 ) -> tuple[Replay, Mapping[str, Array]]:
     """Replays the programs; returns the record, and the outputs of program order by name. Raises NotCoveredError."""
+    setup = _Setup(programs=programs, arguments=arguments, runner=runner, cuts=cuts, multiply=multiply)
     runs = replay_programs(programs, arguments, runner, cuts, multiply)
     tolerances = compute_tolerances(programs, runs.intended)
     numbers = _compare(runs, tolerances, rows=rows)
@@ -308,23 +307,22 @@ def compare_runs(
         name_hits(runner.numbers(), programs.optimized, programs.buffers),
         programs.optimized,
         runner,
-        lambda kernels: _run_with(kernels, programs, arguments, cuts, multiply),
+        setup.run_schedule_with,
     )
-    reason = _explain_nan(programs, arguments, runner, cuts) if needs_explanation(numbers, runs.intended) else ""
+    reason = _explain_nan(setup) if needs_explanation(numbers, runs.intended) else ""
     if cuts.loops:
-        numbers, unexplained = _believe(numbers, runs.stale, programs, arguments, runner, cuts, multiply)
+        numbers, unexplained = _judge_cut_loops(numbers, runs.stale, setup)
         reason = reason or unexplained
     elif names := [name for name, one in numbers.items() if needs_rounding(one)]:
-        found = measure_rounding(
-            programs.program, arguments, runner, runs.intended, tolerances, devices=programs.signature.devices
-        )
+        found = setup.measure_rounding(runs.intended, tolerances)
         again = _compare(runs, {name: found[name] for name in names}, rows=rows)
-        numbers |= {name: settle(one, tolerances[name]) for name, one in again.items()}
-        lost = [name for name in names if numbers[name].attribution is Attribution.UNDECIDED]
-        if lost and not reason:
-            reason = f"`{lost[0]}` loses digits in program order already: roundings come to {found[lost[0]]:.1g} of it"
+        numbers |= {name: demote_imprecise(one, tolerances[name]) for name, one in again.items()}
+        undecided = [name for name in names if numbers[name].attribution is Attribution.UNDECIDED]
+        if undecided and not reason:
+            error = f"{found[undecided[0]]:.1g}"
+            reason = f"`{undecided[0]}` loses digits in program order already: its roundings add up to {error} of it"
     if not cuts.loops:
-        numbers |= _find_overwritten(numbers, runs, tolerances, programs, arguments, runner, multiply)
+        numbers |= _find_overwritten(numbers, runs, tolerances, setup)
     rounded = measure_workarounds(
         programs.program,
         arguments,
@@ -351,56 +349,78 @@ def compare_runs(
     return record, runs.intended
 
 
-def _believe(  # noqa: PLR0917
-    numbers: Mapping[str, OutputNumbers],
-    stale: Mapping[str, Array],
-    programs: Programs,
-    arguments: Sequence[Array],
-    runner: KernelRunner,
-    cuts: Cuts,
-    multiply: Multiply,
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Setup:
+    """The inputs of a comparison, with which its runs can be repeated."""
+
+    programs: Programs
+    arguments: Sequence[Array]
+    runner: KernelRunner
+    cuts: Cuts
+    multiply: Multiply
+
+    def run_schedule_with(self, kernels: Kernels) -> Mapping[str, Outputs]:
+        """Runs the schedule on its own bytes, with these kernels."""
+        programs = self.programs
+        schedule = ScheduleRunner(
+            module=programs.optimized,
+            buffers=programs.buffers,
+            kernels=kernels,
+            devices=programs.signature.devices,
+            most=self.cuts.optimized,
+            multiply=self.multiply,
+        )
+        return run_schedule(schedule, programs.signature, split_arguments(programs.signature, self.arguments))
+
+    def run_isolated(self) -> Mapping[str, Outputs]:
+        """Runs the schedule on its own bytes, with kernels that leave their operands unchanged."""
+        return self.run_schedule_with(IsolatedKernels(self.runner))
+
+    def measure_rounding(self, intended: Mapping[str, Array], tolerances: Mapping[str, float]) -> dict[str, float]:
+        """See `rounding.measure_rounding`."""
+        devices = self.programs.signature.devices
+        return measure_rounding(
+            self.programs.program, self.arguments, self.runner, intended, tolerances, devices=devices
+        )
+
+
+def _judge_cut_loops(
+    numbers: Mapping[str, OutputNumbers], stale: Mapping[str, Array], setup: _Setup
 ) -> tuple[dict[str, OutputNumbers], str]:
-    """Returns what loops that were cut short can tell, and a reason if there are outputs of which they tell nothing.
+    """Returns the numbers that replays with cut loops can support, and a reason if some outputs become undecided.
 
-    A schedule that gives the intended or the stale numbers of the shortened program computes that program. What gives others
-    may owe them to the cut: XLA may count on all iterations, such as where it writes their number behind the loop. So the
-    schedule runs once more, and nothing sees what kernels overwrite: then it has to give the stale numbers.
+    A schedule that gives the intended or the stale numbers of the shortened program computes that program. Other
+    numbers may come from the cut: XLA may rely on all iterations, for instance if it uses their number after the loop.
+    So the schedule runs again with isolated kernels and then has to give the stale numbers; an output that does not is
+    undecided.
     """
-    found, doubted = dict(numbers), [n for n, one in numbers.items() if one.attribution is Attribution.NEITHER]
-    if not doubted:
+    found = dict(numbers)
+    unexplained = [name for name, one in numbers.items() if one.attribution is Attribution.NEITHER]
+    if not unexplained:
         return found, ""
-    isolated = _run_isolated(programs, arguments, runner, cuts, multiply)
-    lost = [n for n in doubted if not compute_error(isolated[n][0], stale[n]) <= numbers[n].tolerance]
-    for name in lost:
+    isolated = setup.run_isolated()
+    changed = [n for n in unexplained if not compute_error(isolated[n][0], stale[n]) <= numbers[n].tolerance]
+    for name in changed:
         found[name] = replace(found[name], attribution=Attribution.UNDECIDED)
-    return found, f"`{lost[0]}` is another one where loops are cut short: `--full` tells" if lost else ""
+    return found, f"`{changed[0]}` changes where loops are cut short: `--full` decides" if changed else ""
 
 
-def _find_overwritten(  # noqa: PLR0917
-    numbers: Mapping[str, OutputNumbers],
-    runs: CaseRuns,
-    tolerances: Mapping[str, float],
-    programs: Programs,
-    arguments: Sequence[Array],
-    runner: KernelRunner,
-    multiply: Multiply,
+def _find_overwritten(
+    numbers: Mapping[str, OutputNumbers], runs: CaseRuns, tolerances: Mapping[str, float], setup: _Setup
 ) -> dict[str, OutputNumbers]:
-    """Returns the numbers of the outputs that look lossy and are wrong: one term among many is stale.
+    """Returns the numbers of the outputs that look lossy but are wrong: one term among many is stale.
 
-    The roundings of program order come to less than the error, and the schedule is as exact as that where nothing sees what
-    kernels overwrite: so what makes the difference is what they overwrite.
+    The error of such an output exceeds the roundings of program order, and with isolated kernels the schedule is as
+    exact as these roundings. So the hidden writes make the difference.
     """
     names = [n for n, one in numbers.items() if one.attribution is Attribution.LOSSY and one.error > one.tolerance]
     if not names:
         return {}
-    signature = programs.signature
-    widened = measure_rounding(
-        programs.program, arguments, runner, runs.intended, tolerances, devices=signature.devices
-    )
+    widened = setup.measure_rounding(runs.intended, tolerances)
     names = [name for name in names if numbers[name].error > widened[name]]
     if not names:
         return {}
-    isolated = _run_isolated(programs, arguments, runner, NO_CUTS, multiply)
+    isolated = setup.run_isolated()
     return {
         name: replace(numbers[name], attribution=Attribution.NEITHER)
         for name in names
@@ -412,30 +432,9 @@ def _find_overwritten(  # noqa: PLR0917
     }
 
 
-def _run_isolated(
-    programs: Programs, arguments: Sequence[Array], runner: KernelRunner, cuts: Cuts, multiply: Multiply
-) -> Mapping[str, Outputs]:
-    """Runs the schedule on its own bytes, and nothing sees what kernels overwrite."""
-    return _run_with(IsolatedKernels(runner), programs, arguments, cuts, multiply)
-
-
-def _run_with(
-    kernels: Kernels, programs: Programs, arguments: Sequence[Array], cuts: Cuts, multiply: Multiply
-) -> Mapping[str, Outputs]:
-    """Runs the schedule on its own bytes once more."""
-    schedule = ScheduleRunner(
-        module=programs.optimized,
-        buffers=programs.buffers,
-        kernels=kernels,
-        devices=programs.signature.devices,
-        most=cuts.optimized,
-        multiply=multiply,
-    )
-    return run_schedule(schedule, programs.signature, split_arguments(programs.signature, arguments))
-
-
 def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> dict[str, OutputNumbers]:
-    """Returns the numbers of the outputs that have a tolerance, of the copy that is furthest from what is intended."""
+    """Returns the numbers of the outputs that have a tolerance, each of the copy that is furthest from the intended
+    result."""
     return {
         name: max(
             [
@@ -449,27 +448,27 @@ def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> 
     }
 
 
-def _explain_nan(programs: Programs, arguments: Sequence[Array], runner: KernelRunner, cuts: Cuts) -> str:
-    """Runs the program once more and watches where the first NaN comes from."""
+def _explain_nan(setup: _Setup) -> str:
+    """Runs the program again and describes the origin of its first NaN."""
     watch = NanWatch()
-    devices = programs.signature.devices
-    run_program(programs.program, arguments, runner, devices=devices, watch=watch, most=cuts.program)
-    inputs = dict(zip(programs.signature.inputs, arguments, strict=True))
+    program, signature = setup.programs.program, setup.programs.signature
+    run_program(program, setup.arguments, setup.runner, devices=signature.devices, watch=watch, most=setup.cuts.program)
+    inputs = dict(zip(signature.inputs, setup.arguments, strict=True))
     first = watch.first
-    is_unwritten = first is not None and first.opcode == "custom-call" and runner.is_reading_unwritten(first)
-    return describe_first_nan(programs.program, first, inputs, is_unwritten=is_unwritten)
+    is_unwritten = first is not None and first.opcode == "custom-call" and setup.runner.is_reading_unwritten(first)
+    return describe_first_nan(program, first, inputs, is_unwritten=is_unwritten)
 
 
 def _find_changed_inputs(
-    schedule: ScheduleRunner, module: HloModule, inputs: Sequence[str], given: Sequence[Sequence[Array]]
+    schedule: ScheduleRunner, module: HloModule, inputs: Sequence[str], shards: Sequence[Sequence[Array]]
 ) -> dict[str, float]:
     donated = {entry.parameter_number for entry in module.input_output_alias.entries}
     changed: dict[str, float] = {}
     for number, name in enumerate(inputs):
         if number in donated:
             continue
-        after = [schedule.read_parameter(device, number) for device in range(len(given))]
-        differing, total = count_changed([shards[number] for shards in given], after)
+        after = [schedule.read_parameter(device, number) for device in range(len(shards))]
+        differing, total = count_changed([one[number] for one in shards], after)
         if differing:
             changed[name] = differing / total
     return changed
@@ -504,7 +503,7 @@ def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: M
             raise LigerdiagError(f"the reference's output `{name}` has the shape {shapes}")
         error = compute_error(intended[name], wanted)
         if isnan(error) and _is_finite(wanted):
-            error = inf  # program order is not finite where the reference is
+            error = inf  # program order is not finite, but the reference is
         errors[name], tolerances[name] = error, numbers.tolerance
         lossy = numbers.attribution is Attribution.FRESH and numbers.tolerance < error < FAR
         outputs[name] = replace(numbers, attribution=Attribution.LOSSY) if lossy else numbers
@@ -521,11 +520,11 @@ def _settle_reference(
     """Measures the roundings of program order where an output is further from its reference than its dtypes explain.
 
     If roundings alone take program order as far (the sine of 5e9, say), the reference proves nothing wrong: its tolerance
-    becomes what roundings come to. If they do not, the output has not lost digits. It is another value (LD016), and the
-    schedule computes the same one.
+    becomes the size of these roundings. If they do not, the output has not lost digits: it is another value (LD016), and
+    the schedule computes the same one.
     """
     off = [name for name, error in record.reference.items() if error > record.reference_tolerance[name]]
-    doubted = [name for name in off if record.reference[name] > _AS_ROUNDED * record.rounded.get(name, 0.0)]
+    doubted = [name for name in off if record.reference[name] > _REFERENCE_ROUNDING * record.rounded.get(name, 0.0)]
     if not doubted:
         return record
     tolerances = {name: numbers.tolerance for name, numbers in record.outputs.items()}
@@ -542,5 +541,14 @@ def _settle_reference(
     return replace(record, outputs=outputs, reference_tolerance=wider)
 
 
-_AS_ROUNDED = 2.0
-"""Times what a workaround rounds: the reference is rounded, too."""
+_REFERENCE_ROUNDING = 2.0
+"""Multiple of a workaround's rounding that is allowed: the reference is rounded, too."""
+
+
+def count_changed(before: Sequence[Array], after: Sequence[Array]) -> tuple[int, int]:
+    """Returns (the number of elements that differ bit for bit, the number of elements)."""
+    changed = total = 0
+    for old, new in zip(before, after, strict=True):
+        total += old.size
+        changed += count_different(old, new)
+    return changed, total

@@ -1,15 +1,15 @@
 """The results of collectives: a function of the operands of all devices, which run in lockstep.
 
-  (1) Everything is ordered as the device's place in its group (`device_groups`), not by device number.
-  (2) A reduction folds from the first device of a group to the last, in the operand's own dtype: each step is one call
-      of the reducer, and rounds as the reducer does. That is what HLO says, and what NCCL does: it adds two narrow floats
-      in f32 and stores the narrow sum at each hop. Another order of hops differs by rounding only.
-  (3) Several operands are as many collectives; all-to-all is the exception, whose operands are the pieces.
-  (4) A device that receives nothing from a collective-permute or -broadcast gets zeros.
-  (5) A start computes the result. all-reduce-start is its result; all-gather-start and collective-permute-start are
-      (operands, results, contexts), contexts being zeros.
-Not covered: ragged-all-to-all, a collective-permute of slices in place, several replicas.
-XLA's own words: docs/operation_semantics of openxla/xla.
+Devices are ordered by their place in the group (see `shards.compute_groups`), not by device number. A reduction folds
+from the first device of a group to the last in the operand's own dtype: each step is one call of the reducer and rounds
+as the reducer does. HLO defines it so, and NCCL does it: it adds two narrow floats in f32 and stores the narrow sum at
+each hop. Another order of hops differs by rounding only. Several operands are as many collectives, except for
+all-to-all, whose operands are the pieces. A device that receives nothing from a collective-permute or -broadcast gets
+zeros. A start computes the result: all-reduce-start is its result; all-gather-start and collective-permute-start are
+(operands, results, contexts) with contexts of zeros.
+
+Not covered: ragged-all-to-all, a collective-permute of slices in place, several replicas. Source:
+docs/operation_semantics of openxla/xla.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError, Value
+from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype
+from ligerdiag.replay.ops.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.shards import Groups, compute_groups, names_partitions
 
 type Call = Callable[[int, Sequence[Value]], Value]
@@ -36,13 +36,13 @@ _OPERANDS_FIRST = having(Trait.STARTS_WITH_OPERANDS)
 
 
 def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]], call: Call) -> list[Value]:
-    """Result per device; `operands[d]` are device d's operand values, which are not changed.
+    """Returns the result of each device; `operands[d]` are device d's operand values, which stay unchanged.
 
-    `call(computation_id, arguments)` evaluates the reducer, lifted element by element.
+    call: evaluates the reducer (computation id, arguments) element by element.
 
     Raises:
-        NotCoveredError: an opcode that is not in COLLECTIVES, or a form of it named above.
-        ArtifactError: the groups do not fit the devices, or the operands not the groups.
+        NotCoveredError: for an opcode outside of COLLECTIVES, or a form of it named above.
+        ArtifactError: if the groups do not fit the devices, or the operands the groups.
     """
     if instruction.opcode not in COLLECTIVES:
         raise NotCoveredError(instruction.opcode)
@@ -71,7 +71,7 @@ def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]],
 
 
 def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]]) -> list[Column]:
-    """From operands per device to devices per operand."""
+    """Returns, for each operand, its value on each device."""
     columns: list[Column] = []
     for number in range(len(instruction.operands)):
         column = [values[number] for values in operands]
@@ -84,7 +84,7 @@ def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]
 
 
 def _shape_result(instruction: HloInstruction, operands: tuple[Value, ...], results: list[Array]) -> Value:
-    """Shapes the results as the instruction's shape says: an array, a tuple, or (operands, results, contexts)."""
+    """Returns the results in the instruction's shape: an array, a tuple, or (operands, results, contexts)."""
     shape = instruction.shape
     if instruction.opcode not in _OPERANDS_FIRST:
         return tuple(results) if is_tuple(shape) else results[0]
@@ -103,7 +103,7 @@ def _make_zeros(shape: ShapeProto) -> Array:
 
 
 def _reduce(instruction: HloInstruction, column: Column, groups: Groups, call: Call) -> Column:
-    """Reduces. Devices of a group share one array: no code changes values."""
+    """Reduces over each group. Its devices share one array, because nothing changes values in place."""
     if len(instruction.called_computations) != 1:
         raise ArtifactError(f"`{instruction.name}` has no reducer")
     results = list(column)
@@ -135,7 +135,8 @@ def _gather(instruction: HloInstruction, column: Column, groups: Groups) -> Colu
 
 
 def _swap(instruction: HloInstruction, columns: list[Column], groups: Groups) -> list[Column]:
-    """all-to-all: an array is split and joined along one dimension; of a tuple, element i is what device i sent."""
+    """Computes all-to-all. An array is split and joined along one dimension; in a tuple, element i comes from device
+    i."""
     results = [list(column) for column in columns]
     for group in groups:
         if is_tuple(instruction.shape):
@@ -160,7 +161,7 @@ def _permute(instruction: HloInstruction, column: Column) -> Column:
         raise NotCoveredError("collective-permute of slices in place")
     pairs = [(pair.source, pair.target) for pair in proto.source_target_pairs]
     if not names_partitions(instruction):
-        # between replicas, of which there is one: it sends to itself or not at all
+        # between replicas; the only one sends to itself or not at all
         if any(source or target for source, target in pairs):
             raise NotCoveredError("collectives among replicas")
         pairs = [(device, device) for device in range(len(column)) if pairs]

@@ -1,15 +1,16 @@
-"""Does the order of the programs of a launch show in its results? Runs it again in other orders, and compares.
+"""Runs a launch again in other orders of its programs, and compares: does the order show in the results?
 
-1. Programs that touch none of each other's bytes have the same results in any order. Those that do run from the last to the
-   first, whatever that takes; so do those that meet in atomic operations whose order shows (`triton_ir.atomic_order`).
-2. Where both orders agree and one program reads what another one writes, they run at the same time, operation by
-   operation: two programs that load, add and store lose one of the two sums, and one after the other they do not. A
-   kernel whose programs wait for each other, as at a lock, is left alone: nothing runs at the same time behind the lock.
-   Where programs only write the same bytes, they run so with their stores crossed: a program whose atomic operation came
-   first may store last.
-3. An operand and the output in its place get bytes of their own, except what the launcher zeroes in the place of both.
-   That says nothing about a kernel that writes through the operand.
-4. If atomics were used, the order of the programs may show in the rounding, and that alone is no race.
+Programs that touch none of each other's bytes have the same results in any order. Other launches run again from last to
+first, whatever that costs; so do those whose atomic operations show their order (see `find_atomic_order`). If both
+orders agree and one program reads what another writes, they also run concurrently, operation by operation: then two
+programs that load, add and store lose one of the two sums, which they do not one after the other. Programs that only
+write the same bytes run concurrently with their stores crossed: a program whose atomic operation came first may store
+last. A kernel whose programs wait for each other, as at a lock, does not run concurrently, because nothing behind the
+lock does.
+
+An operand and the output that shares its bytes are also unshared, except bytes that the launcher zeroes for both. This
+says nothing about a kernel that writes through the operand. If atomics were used, a difference within rounding is no
+race.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,47 +21,48 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.model.findings import OrderTried, ProgramMeeting
-from ligerdiag.replay.interpreter.dtypes import have_same_bits
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.dtypes import have_same_bits
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.launch import Launch, copy_buffers, do_share
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 
 FORWARD, BACKWARD = GridOptions(), GridOptions(order="reverse")
 _MOST_ROUNDS = 20_000
-"""Of a loop while programs run at the same time: one that goes on longer waits."""
+"""Rounds of a loop in a concurrent run; a program that takes more is waiting for another one."""
 
 MOST_ALONE = 1024
-"""Programs that run one by one where their atomic operations meet: those of a batch come branch by branch."""
+"""The most programs of a launch to run one by one if their atomic operations meet: in a batch, programs run branch by
+branch."""
 
 ROUNDING = 1e-5
-"""Relative difference that may be rounding: then an operand's own is not the one that tells."""
+"""Relative difference that may be rounding; a difference of an operand below it does not show a race."""
 MOST_MEETINGS = 4
-"""Examples that are kept of a launch."""
+"""The most examples that are kept of a launch."""
 ATOMIC_ROUNDING = 64
-"""Units of the last place by which results may differ as atomic additions come in another order."""
+"""Units in the last place by which another order of atomic additions may change results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Races:
-    """See above."""
+class GridRaces:
+    """The differences that other orders of a launch's programs make."""
 
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
-    """operand_number to the relative difference of the results."""
+    """Operand number to the relative difference of the results."""
     order: float = 0.0
-    """The largest relative difference of a buffer in another order that no operand in `racing` explains."""
+    """The largest relative difference of a buffer that no operand in `racing` explains."""
     meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples of what makes `order`, or else of what makes `racing`; empty where these are not known."""
+    """Examples of the meetings behind `order`, or else behind `racing`; empty if unknown."""
     tried: OrderTried = OrderTried.NONE
-    """How the largest difference showed."""
+    """The run that showed the largest difference."""
 
     @property
     def largest(self) -> float:
-        """Returns the largest difference."""
+        """The largest difference."""
         return max((self.order, *self.racing.values()))
 
 
-def make_together(meetings: Sequence[ProgramMeeting], programs: int, *, crossed: bool = False) -> GridOptions:
-    """Returns the options of 2: programs that meet are in one batch."""
+def make_concurrent_options(meetings: Sequence[ProgramMeeting], programs: int, *, crossed: bool = False) -> GridOptions:
+    """Returns the options of a concurrent run, with the programs that meet in one batch. crossed: with crossed stores."""
     first = dict.fromkeys(number for one in meetings for number in (one.writer, one.other))
     order = (*first, *(number for number in range(programs) if number not in first)) if first else None
     return GridOptions(
@@ -70,18 +72,18 @@ def make_together(meetings: Sequence[ProgramMeeting], programs: int, *, crossed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RepeatableLaunch:
-    """One launch that has run from the first program to the last, and what it needs to run again."""
+    """One launch that has run from the first program to the last, with the data to run it again."""
 
     launch: Launch
     operands: int
     before: Sequence[Array]
-    """Operands, then outputs, unprepared; they share their bytes as in the schedule."""
+    """Operands, then outputs, before `prepare`; they share bytes as in the schedule."""
     after: Sequence[Array]
     ran: GridOutcome
     meetings: Sequence[ProgramMeeting]
-    drawn: Sequence[ProgramMeeting]
+    ordered_atomics: Sequence[ProgramMeeting]
     prepare: Callable[[Sequence[Array]], None]
-    """Zeroes and fills buffers as before any run."""
+    """Zeroes and fills buffers as before every run."""
 
     def compare(self, options: GridOptions) -> list[float]:
         """Runs the launch again; returns the relative difference of each buffer. Raises NotCoveredError."""
@@ -96,81 +98,82 @@ class RepeatableLaunch:
         return [o for o in outputs if do_share(self.before[operand], self.before[o])]
 
 
-def find_races(launched: RepeatableLaunch, *, all_ways: bool) -> Races:
-    """See above. all_ways: run also what surely is no race of programs that were seen to meet."""
-    ran, races = launched.ran, Races()
-    if ran.meeting is not None or launched.drawn or (all_ways and not ran.meetings_known):
-        alone = launched.drawn and launched.launch.programs <= MOST_ALONE
+def find_grid_races(launched: RepeatableLaunch, *, all_ways: bool) -> GridRaces:
+    """Runs the launch in other orders. all_ways: also with unshared operands, and if meetings are not known."""
+    ran, races = launched.ran, GridRaces()
+    if ran.meeting is not None or launched.ordered_atomics or (all_ways and not ran.meetings_known):
+        alone = launched.ordered_atomics and launched.launch.programs <= MOST_ALONE
         differences = launched.compare(replace(BACKWARD, batch_bytes=1) if alone else BACKWARD)
         races = replace(_explain(launched, differences), tried=OrderTried.BACKWARD)
         if races.largest <= ROUNDING and not ran.waited and any(not one.other_writes for one in launched.meetings):
-            together = _compare_together(launched)
+            together = _compare_concurrent(launched)
             if max(together, default=0.0) > ROUNDING:
                 races = replace(_explain(launched, together), tried=OrderTried.TOGETHER)
         if races.largest <= ROUNDING and not ran.waited and any(one.other_writes for one in launched.meetings):
-            crossed = _compare_together(launched, crossed=True)
+            crossed = _compare_concurrent(launched, crossed=True)
             if max(crossed, default=0.0) > ROUNDING:
                 races = replace(_explain(launched, crossed), tried=OrderTried.CROSSED)
-    return _compare_apart(launched, races) if all_ways else races
+    return _compare_unshared(launched, races) if all_ways else races
 
 
-def _compare_together(launched: RepeatableLaunch, *, crossed: bool = False) -> list[float]:
+def _compare_concurrent(launched: RepeatableLaunch, *, crossed: bool = False) -> list[float]:
     try:
-        return launched.compare(make_together(launched.meetings, launched.launch.programs, crossed=crossed))
+        return launched.compare(make_concurrent_options(launched.meetings, launched.launch.programs, crossed=crossed))
     except NotCoveredError:
-        return []  # a program that waits for another one
+        return []  # a program waits for another one
 
 
-def _explain(launched: RepeatableLaunch, differences: Sequence[float]) -> Races:
-    """Tells operands that are overwritten in place from what differs elsewhere."""
+def _explain(launched: RepeatableLaunch, differences: Sequence[float]) -> GridRaces:
+    """Attributes the differences to operands that are overwritten in place, or else to the order of the programs."""
     before, after, meetings = launched.before, launched.after, launched.meetings
     operands = range(launched.operands)
     written = [i for i in operands if launched.list_sharing(i) or not have_same_bits(before[i], after[i])]
-    is_drawn = bool(launched.drawn) and not meetings
+    only_atomics_meet = bool(launched.ordered_atomics) and not meetings
     met = [i for i in written if not meetings or any(_is_met(after, i, one) for one in meetings)]
-    if is_drawn:
+    if only_atomics_meet:
         met = []  # where atomics meet, nothing is overwritten in place
-    apart = [one for one in meetings if not any(_is_met(after, i, one) for i in met)]
+    other_meetings = [one for one in meetings if not any(_is_met(after, i, one) for i in met)]
     own = {i: differences[i] for i in met if differences[i] > ROUNDING}
     largest = max(differences, default=0.0)
     racing = own or dict.fromkeys(met, largest) if largest else {}
     order = 0.0
-    if (apart or launched.drawn) and racing:
-        # Both may make the difference of what is not overwritten in place: neither keeps silent.
-        told = (x for b, x in enumerate(differences) if not any(do_share(after[b], after[i]) for i in met))
-        order = max(told, default=0.0)
+    if (other_meetings or launched.ordered_atomics) and racing:
+        # Either may cause the differences outside of overwritten operands, so both are reported.
+        elsewhere = (x for b, x in enumerate(differences) if not any(do_share(after[b], after[i]) for i in met))
+        order = max(elsewhere, default=0.0)
     elif not racing:
         order = largest
-    examples = (apart or launched.drawn) if order else meetings
-    return Races(racing=racing, order=order, meetings=tuple(examples[:MOST_MEETINGS]) if largest else ())
+    examples = (other_meetings or launched.ordered_atomics) if order else meetings
+    return GridRaces(racing=racing, order=order, meetings=tuple(examples[:MOST_MEETINGS]) if largest else ())
 
 
-def take_apart(launch: Launch, before: Sequence[Array], operands: int) -> tuple[Array, ...]:
-    """Returns copies of buffers of which no output shares bytes with an operand, zeroed as the launcher zeroes them, 3."""
-    apart = (*copy_buffers(before[:operands]), *copy_buffers(before[operands:]))
+def copy_unshared(launch: Launch, before: Sequence[Array], operands: int) -> tuple[Array, ...]:
+    """Returns copies of the buffers in which no output shares bytes with an operand, zeroed as the launcher zeroes
+    them."""
+    unshared = (*copy_buffers(before[:operands]), *copy_buffers(before[operands:]))
     for number, size in launch.zeroed:
         for other in range(operands):
             if do_share(before[number], before[other]):
                 start = max(0, before[number].ctypes.data - before[other].ctypes.data)
-                apart[other].view(np.uint8)[start : start + size] = 0
-    return apart
+                unshared[other].view(np.uint8)[start : start + size] = 0
+    return unshared
 
 
-def _compare_apart(launched: RepeatableLaunch, races: Races) -> Races:
-    """See 3."""
+def _compare_unshared(launched: RepeatableLaunch, races: GridRaces) -> GridRaces:
+    """Runs the launch with unshared operands and adds the differences to the races."""
     operands = range(launched.operands)
     sharing = {i: launched.list_sharing(i) for i in operands}
     if not any(sharing.values()):
         return races
-    apart = take_apart(launched.launch, launched.before, launched.operands)
-    given = copy_buffers(apart[: launched.operands])
-    launched.prepare(apart)
-    launched.launch.run(apart, FORWARD)
-    through_operand = {i for i in operands if sharing[i] and not have_same_bits(given[i], apart[i])}
-    outputs = range(launched.operands, len(apart))
-    told = [o for o in outputs if not any(o in sharing[i] for i in through_operand)]
+    unshared = copy_unshared(launched.launch, launched.before, launched.operands)
+    before = copy_buffers(unshared[: launched.operands])
+    launched.prepare(unshared)
+    launched.launch.run(unshared, FORWARD)
+    through_operand = {i for i in operands if sharing[i] and not have_same_bits(before[i], unshared[i])}
+    outputs = range(launched.operands, len(unshared))
+    compared = [o for o in outputs if not any(o in sharing[i] for i in through_operand)]
     atomics = launched.ran.used_atomics
-    difference = max((compute_difference(apart[o], launched.after[o], atomics) for o in told), default=0.0)
+    difference = max((compute_difference(unshared[o], launched.after[o], atomics) for o in compared), default=0.0)
     racing = dict(races.racing)
     for i in operands:
         if difference and sharing[i] and i not in through_operand:
@@ -180,26 +183,26 @@ def _compare_apart(launched: RepeatableLaunch, races: Races) -> Races:
 
 
 def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> bool:
-    """Whether the programs meet in the operand's bytes, through whichever buffer."""
+    """Returns whether the programs meet in the operand's bytes, through any buffer."""
     return any(do_share(buffers[operand], buffers[one]) for one in (meeting.buffer, meeting.other_buffer))
 
 
 def compute_difference(one: Array, other: Array, atomics: bool) -> float:
-    """||one - other|| over the larger norm, in f64; 1 where something is not finite, 0 where all bits agree.
+    """Returns ||one - other|| over the larger norm, in f64; 1 if something is not finite, 0 if all bits agree.
 
-    Of integers only elements that differ have a part in the norm: what is left unwritten is large, and nothing is rounded.
+    For integers the norm covers only the elements that differ: unwritten elements are large, and nothing is rounded.
     """
     differs = one.view(f"u{one.itemsize}") != other.view(f"u{other.itemsize}")
     if not differs.any():
         return 0.0
     x, y = one.astype(np.float64), other.astype(np.float64)
-    apart = np.where(differs, x - y, 0.0)
-    if not np.isfinite(apart).all():
+    unshared = np.where(differs, x - y, 0.0)
+    if not np.isfinite(unshared).all():
         return 1.0
     counted = differs if one.dtype.kind in "biu" else True
     x, y = (np.where(np.isfinite(values) & counted, values, 0.0) for values in (x, y))
     norm = max(float(np.linalg.norm(x)), float(np.linalg.norm(y)))
-    difference = float(np.linalg.norm(apart)) / norm if norm else 0.0
+    difference = float(np.linalg.norm(unshared)) / norm if norm else 0.0
     return 0.0 if atomics and difference <= ATOMIC_ROUNDING * _get_epsilon(one) else difference
 
 

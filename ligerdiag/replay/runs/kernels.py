@@ -1,12 +1,11 @@
-"""Runs the kernels of a program on bytes, from the Triton IR that their calls carry, and says what was seen of each launch.
+"""Runs kernels on bytes, from the Triton IR that their calls carry, and records observations of each launch.
 
-(1) An output with bytes of its own is filled with a canary before the launch. An element that still holds the canary
-    afterwards was not written. If a kernel could have written that very value, another canary has to agree.
-(2) A launch races when its results change in another order of its programs, or when an operand and the output in its place
-    get bytes of their own: see `grid_orders`.
-(3) What a kernel reads of such an output before any of its programs has written it is noted, if the programs read it so from
-    the first to the last and from the last to the first. Where one writes what another one reads, that is (2).
-(4) What happens in a later execution on the same constants is kept apart.
+Before a launch, a canary fills each output that shares no bytes with another buffer. An element that still holds the
+canary afterwards was not written; if a kernel could have written that very value, a second canary has to agree. A
+launch races if its results change in another order of its programs, or when an operand and the output in its bytes are
+unshared (see `grid_orders`). A read of a watched output before any program has written it is recorded if it happens
+both from first to last and from last to first program; if one program writes what another reads, that is a race
+instead. Observations of a later execution on the same constants are kept separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,23 +26,23 @@ from ligerdiag.model.findings import (
     SourceLine,
     UnwrittenRead,
 )
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.grid_orders import (
     BACKWARD,
     FORWARD,
     MOST_ALONE,
     RepeatableLaunch,
     compute_difference,
-    find_races,
-    make_together,
-    take_apart,
+    copy_unshared,
+    find_grid_races,
+    make_concurrent_options,
 )
 from ligerdiag.replay.runs.launch import Launch, compute_payload_key, copy_buffers, do_share, read_launches
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome, Meeting
 
 _CANARIES = {1: 0xA5, 2: 0x7FDB, 4: 0x7FDBA5A5, 8: 0x7FFBDBA5A5A5A5A5}
-"""By bytes of an element: odd, and a NaN in every float type of two bytes or more, with a payload that no computation
-gives."""
+"""Canary by bytes of an element: odd, and a NaN in every float type of two or more bytes, with a payload that no
+computation makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,27 +51,27 @@ class Watch:
 
     launch: Launch
     operands: int
-    fresh: tuple[int, ...]
-    """Numbers of the outputs that are watched: neither zeroed nor sharing bytes with any other buffer."""
+    watched_outputs: tuple[int, ...]
+    """Numbers of the watched outputs: not zeroed, and sharing no bytes with another buffer."""
 
     def prepare(self, buffers: Sequence[Array], *, other: bool = False) -> None:
-        """Zeroes the buffers that the launcher zeroes and fills the watched ones with a canary; other: with the other
+        """Zeroes the buffers that the launcher zeroes and fills the watched ones with a canary; other: the second
         canary."""
         self.launch.zero(buffers)
-        for output in self.fresh:
+        for output in self.watched_outputs:
             bits = _view_bits(buffers[self.operands + output])
             bits[...] = _make_canary(bits, other)
 
     def list_tracked(self) -> frozenset[int]:
-        """Returns the numbers of the kernel's arguments that are watched outputs and that it reads."""
-        watched = {self.operands + output for output in self.fresh}
+        """Returns the numbers of the kernel's arguments that are watched outputs that it reads."""
+        watched = {self.operands + output for output in self.watched_outputs}
         reading = self.launch.list_reading() if watched else ()
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Output number to a mask of the elements that hold the canary, for outputs that have any."""
+        """Returns, for each output with unwritten elements, a mask of the elements that hold the canary."""
         found: dict[int, Array] = {}
-        for output in self.fresh:
+        for output in self.watched_outputs:
             bits = _view_bits(buffers[self.operands + output])
             mask = bits == _make_canary(bits, other)
             if mask.any():
@@ -81,29 +80,29 @@ class Watch:
 
 
 def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Array]) -> Watch:
-    """See 1 above for what is watched."""
+    """Returns the launch with those outputs watched that are neither zeroed nor share bytes with another buffer."""
     buffers = (*operands, *outputs)
     zeroed = {number - len(operands) for number, _ in launch.zeroed}
-    fresh = tuple(
+    watched_outputs = tuple(
         number
         for number, output in enumerate(outputs)
         if number not in zeroed
         and output.size
         and sum(do_share(output, other) for other in buffers) == 1  # with itself
     )
-    return Watch(launch=launch, operands=len(operands), fresh=fresh)
+    return Watch(launch=launch, operands=len(operands), watched_outputs=watched_outputs)
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Returns whether a kernel may have written the canary itself; no truth value is the canary, and no NaN of a
-    float."""
+    """Returns whether a kernel may have written the canary itself, as it can in integers of one or two bytes and in
+    f8."""
     if output.dtype == np.bool_:
         return False
     return output.itemsize == 1 or (output.itemsize == 2 and output.dtype.kind in "iu")
 
 
-def settle_truth_values(buffers: Sequence[Array]) -> None:
-    """A canary in an array of truth values becomes true: NumPy relies on bytes of 0 and 1."""
+def restore_booleans(buffers: Sequence[Array]) -> None:
+    """Turns canaries in arrays of booleans into true, because NumPy relies on bytes of 0 and 1."""
     for buffer in buffers:
         if buffer.dtype == np.bool_:
             bits = buffer.view(np.uint8)
@@ -125,17 +124,17 @@ def _view_bits(array: Array) -> Array:
 
 
 SECONDS_PER_BYTE = 6e-9
-"""Of all buffers: each element is loaded, computed with a few times and stored."""
+"""Seconds per byte of all buffers: each element is loaded, computed with a few times and stored."""
 SECONDS_PER_PROGRAM = 1e-5
 
 
 def estimate_seconds(programs: int, buffer_bytes: int) -> float:
-    """Returns a rough estimate of one core's seconds for a launch; buffer_bytes: of operands and outputs together."""
+    """Returns a rough estimate of one core's seconds for a launch. buffer_bytes: of operands and outputs together."""
     return SECONDS_PER_BYTE * buffer_bytes + SECONDS_PER_PROGRAM * programs
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Seen:
+class _Observations:
     """Observations of the launches of one call so far."""
 
     kernel: str
@@ -148,22 +147,21 @@ class _Seen:
     meetings: tuple[ProgramMeeting, ...] = ()
     tried: OrderTried = OrderTried.NONE
     largest: float = 0.0
-    programs: int = 1
     old_reads: dict[int, UnwrittenRead] = field(default_factory=dict[int, UnwrittenRead])
     outside: dict[tuple[SourceLine | None, str, int | None], OutsideAccess] = field(
         default_factory=dict[tuple[SourceLine | None, str, int | None], OutsideAccess]
     )
 
 
-_NOTHING = _Seen(kernel="", operands=0)
+_NO_OBSERVATIONS = _Observations(kernel="", operands=0)
 
 
 class KernelRunner:
-    """Runs the kernels of custom calls.
+    """Runs the kernels of custom calls and records what their launches do.
 
-    check_seconds, checks: races are looked for where one run is estimated to take at most so long, in so many launches of
-    each call. modules: files with the operations of modules of Triton IR that another Triton than ours reads, by the
-    sha256 of a module.
+    check_seconds: look for races in launches that are estimated to take at most these seconds. checks: in at most this
+    many launches of each call. modules: by sha256 of a module's Triton IR, the file with its operations as another
+    Triton parsed it.
     """
 
     def __init__(
@@ -171,11 +169,11 @@ class KernelRunner:
     ) -> None:
         self._modules = modules or {}
         self._launches: dict[str, tuple[Launch, ...]] = {}
-        self._seen: dict[str, _Seen] = {}
-        self._later: dict[str, _Seen] = {}
+        self._observed: dict[str, _Observations] = {}
+        self._later: dict[str, _Observations] = {}
         self._reading: set[str] = set()
         self.execution = 1
-        """Number of the execution on the same constants, (4)."""
+        """Number of the execution on the same constants, 1 at first."""
         self._check_seconds, self._checks = check_seconds, checks
 
     def launch(
@@ -183,8 +181,8 @@ class KernelRunner:
     ) -> None:
         """Runs the call's kernel on these bytes: flat contiguous arrays in the order of the call's buffers.
 
-        Operands and outputs may share memory; what the kernel writes, it writes there, also to operands. watched: what is
-        seen of it goes to `numbers`. Raises NotCoveredError.
+        Operands and outputs may share memory, and the kernel overwrites both. watched: record observations, which
+        `numbers` returns. Raises NotCoveredError.
         """
         buffers = (*operands, *outputs)
         launch, *others = self._find_launches(call, len(buffers))
@@ -196,8 +194,8 @@ class KernelRunner:
             _compare_configurations(watch, others, before, buffers)
             return
         is_later = self.execution > 1
-        kept = self._later if is_later else self._seen
-        seen = kept.setdefault(call.name, _Seen(kernel=launch.kernel, operands=len(operands)))
+        kept = self._later if is_later else self._observed
+        seen = kept.setdefault(call.name, _Observations(kernel=launch.kernel, operands=len(operands)))
         seen.launches += 1
         size = sum(buffer.nbytes for buffer in buffers)
         first = seen.launches <= self._checks and not is_later
@@ -208,16 +206,16 @@ class KernelRunner:
         options = GridOptions(tracked=watch.list_tracked()) if first else FORWARD
         ran = launch.run(buffers, options)
         _compare_configurations(watch, others, before, buffers)
-        if ran.old:
-            self._note_old(watch, seen, call, ran, before, options)
+        if ran.unwritten_reads:
+            self._note_unwritten_reads(watch, seen, call, ran, before, options)
         self._note_unwritten(watch, seen, call, buffers, before if check or others else ())
         _note_outside(seen, launch, ran, buffers)
-        if check or (first and (ran.meeting is not None or ran.drawn)):
+        if check or (first and (ran.meeting is not None or ran.ordered_atomics)):
             seen.checked += check
-            # A canary that is no number hides what is added to it; the other one is next to zero.
-            prepare = partial(watch.prepare, other=bool(ran.old))
+            # Adding to a NaN canary hides the addend; the second canary is close to zero.
+            prepare = partial(watch.prepare, other=bool(ran.unwritten_reads))
             after: Sequence[Array] = buffers
-            if ran.old:
+            if ran.unwritten_reads:
                 after = copy_buffers(before)
                 prepare(after)
                 launch.run(after, FORWARD)
@@ -228,19 +226,19 @@ class KernelRunner:
                 after=after,
                 ran=ran,
                 meetings=_describe_meetings(launch, ran.meeting or ()),
-                drawn=_describe_meetings(launch, ran.drawn, are_atomic=True),
+                ordered_atomics=_describe_meetings(launch, ran.ordered_atomics, are_atomic=True),
                 prepare=prepare,
             )
-            races = find_races(launched, all_ways=check)
+            races = find_grid_races(launched, all_ways=check)
             for operand, difference in races.racing.items():
                 seen.racing[operand] = max(seen.racing.get(operand, 0.0), difference)
             if races.order > seen.order or (races.largest > seen.largest and not seen.order):
                 seen.order, seen.meetings = races.order, races.meetings
-                seen.largest, seen.tried, seen.programs = races.largest, races.tried, launch.programs
-        settle_truth_values([outputs[number] for number in watch.fresh])
+                seen.largest, seen.tried = races.largest, races.tried
+        restore_booleans([outputs[number] for number in watch.watched_outputs])
 
     def numbers(self) -> tuple[LaunchNumbers, ...]:
-        """Returns the observations by instruction, in the order of the first launch of each."""
+        """Returns the observations of each instruction, in the order of their first launches."""
         return tuple(
             LaunchNumbers(
                 kernel=seen.kernel,
@@ -260,28 +258,29 @@ class KernelRunner:
                     *(replace(one, is_later=True) for key, one in later.outside.items() if key not in seen.outside),
                 ),
             )
-            for instruction, seen in self._seen.items()
-            for later in (self._later.get(instruction, _NOTHING),)
+            for instruction, seen in self._observed.items()
+            for later in (self._later.get(instruction, _NO_OBSERVATIONS),)
         )
 
     def is_reading_unwritten(self, call: HloInstruction) -> bool:
-        """Returns whether a launch of this kernel has read of its outputs what nobody had written, or left elements of them
-        unwritten: the call of another module counts that carries the same."""
+        """Returns whether a launch with this payload read unwritten bytes of its outputs or left elements unwritten.
+
+        Calls in other modules with the same payload count, too."""
         return compute_payload_key(call) in self._reading
 
     def launch_otherwise(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], tried: OrderTried | None
     ) -> None:
-        """Runs the call's kernel as `launch` does, unobserved, in another order, or where `tried` is None with
-        something else in its outputs before it runs. Raises NotCoveredError."""
+        """Runs the call's kernel like `launch`, unobserved, in another order; if `tried` is None, with the second
+        canary in its outputs. Raises NotCoveredError."""
         buffers = (*operands, *outputs)
         launch, *_ = self._find_launches(call, len(buffers))
         watch = make_watch(launch, operands, outputs)
         if tried is OrderTried.APART:
-            apart = take_apart(launch, buffers, len(operands))
-            watch.prepare(apart)
-            launch.run(apart, FORWARD)
-            for buffer, other in zip(outputs, apart[len(operands) :], strict=True):
+            unshared = copy_unshared(launch, buffers, len(operands))
+            watch.prepare(unshared)
+            launch.run(unshared, FORWARD)
+            for buffer, other in zip(outputs, unshared[len(operands) :], strict=True):
                 buffer[...] = other
             return
         watch.prepare(buffers, other=tried is None)
@@ -290,27 +289,27 @@ class KernelRunner:
             options = replace(BACKWARD, batch_bytes=1) if launch.programs <= MOST_ALONE else BACKWARD
         elif tried in {OrderTried.TOGETHER, OrderTried.CROSSED}:
             crossed = tried is OrderTried.CROSSED
-            options = make_together(self._seen[call.name].meetings, launch.programs, crossed=crossed)
+            options = make_concurrent_options(self._observed[call.name].meetings, launch.programs, crossed=crossed)
         launch.run(buffers, options)
-        settle_truth_values([outputs[number] for number in watch.fresh])
+        restore_booleans([outputs[number] for number in watch.watched_outputs])
 
-    def _note_old(  # noqa: PLR0917
+    def _note_unwritten_reads(  # noqa: PLR0917
         self,
         watch: Watch,
-        seen: _Seen,
+        seen: _Observations,
         call: HloInstruction,
         ran: GridOutcome,
         before: Sequence[Array],
         options: GridOptions,
     ) -> None:
-        """See (3)."""
-        other = {one.argument: one.mask for one in ran.old}
+        """Records the reads of unwritten bytes that occur in both orders of the programs."""
+        other = {one.argument: one.mask for one in ran.unwritten_reads}
         if watch.launch.programs > 1:
             again = copy_buffers(before)
             watch.prepare(again)
             backward = watch.launch.run(again, replace(options, order="reverse"))
-            other = {one.argument: one.mask for one in backward.old}
-        for one in ran.old:
+            other = {one.argument: one.mask for one in backward.unwritten_reads}
+        for one in ran.unwritten_reads:
             mask = one.mask & other.get(one.argument, False)
             count = int(np.count_nonzero(mask))
             output = int(watch.launch.arguments[one.argument]) - watch.operands
@@ -337,12 +336,12 @@ class KernelRunner:
     def _note_unwritten(
         self,
         watch: Watch,
-        seen: _Seen,
+        seen: _Observations,
         call: HloInstruction,
         buffers: Sequence[Array],
         before: Sequence[Array],
     ) -> None:
-        """Keeps the worst launch of each output."""
+        """Records unwritten elements; keeps the worst launch of each output."""
         found = dict(watch.find_unwritten(buffers))
         if found and before:
             again = copy_buffers(before)
@@ -353,9 +352,9 @@ class KernelRunner:
         may_copy = bool(found) and not before and (watch.list_tracked() or _hold_canary(buffers[: watch.operands]))
         for output, mask in found.items():
             buffer = buffers[watch.operands + output]
-            is_told = bool(before) or not (needs_confirmation(buffer) or may_copy)
+            is_certain = bool(before) or not (needs_confirmation(buffer) or may_copy)
             count = int(mask.sum())
-            if count > seen.unwritten.get(output, (0, 0))[0] and is_told:
+            if count > seen.unwritten.get(output, (0, 0))[0] and is_certain:
                 seen.unwritten[output] = (count, buffer.size)
                 self._reading.add(compute_payload_key(call))
 
@@ -380,8 +379,8 @@ def _describe_meetings(
     )
 
 
-def _note_outside(seen: _Seen, launch: Launch, ran: GridOutcome, buffers: Sequence[Array]) -> None:
-    """Keeps the worst launch of each operation and buffer."""
+def _note_outside(seen: _Observations, launch: Launch, ran: GridOutcome, buffers: Sequence[Array]) -> None:
+    """Records accesses out of bounds; keeps the worst launch of each operation and buffer."""
     for one in ran.out_of_bounds:
         buffer = None if one.argument is None else launch.arguments[one.argument]
         key = one.place, one.kind, buffer
@@ -401,7 +400,7 @@ def _note_outside(seen: _Seen, launch: Launch, ran: GridOutcome, buffers: Sequen
 def _compare_configurations(
     watch: Watch, others: Sequence[Launch], before: Sequence[Array], after: Sequence[Array]
 ) -> None:
-    """NotCoveredError where the configurations of an autotuned kernel have different results."""
+    """Raises NotCoveredError if the configurations of an autotuned kernel have different results."""
     for other in others:
         again = copy_buffers(before)
         watch.prepare(again)

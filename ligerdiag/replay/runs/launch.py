@@ -1,11 +1,10 @@
-"""Launches as the payload of a custom call describes them: the kernel's Triton IR, its grid and what each argument gets.
+"""Launches as the payload of a custom call describes them: the kernel's Triton IR, its grid and its arguments.
 
-1. Each parameter that is an array or a tensor descriptor takes the next buffer of the call, operands first, then outputs
-   (see `effects.kernel_effects`). Buffers that are left over have no pointer: they share bytes with an operand.
-2. A launcher that autotunes runs each configuration and keeps the fastest. Which one that is, no payload says: the first
-   one counts, as long as all have the same results.
-3. Memory that XLA allocates and nobody has written (`jax.lax.empty`, `jax.empty_ref`) is what a kernel leaves in its
-   output that writes nothing.
+Each parameter that is an array or a tensor descriptor takes the next buffer of the call: operands first, then outputs
+(see `effects.kernel_effects`). Buffers that are left over have no pointer: they share bytes with an operand. An
+autotuning launcher runs each configuration and keeps the fastest. No payload says which one that is; the first one
+counts, if all have the same results. A call that allocates memory (`jax.lax.empty`, `jax.empty_ref`) is a launch that
+runs no programs: it leaves its output unwritten.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.custom_calls import ALLOCATES, CallTrait, has_trait, is_call_with
 from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import find_accesses, run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
@@ -47,25 +46,25 @@ class Launch:
 
     kernel: str
     module: TtirModule
-    """Without functions where nothing runs."""
+    """Has no functions if nothing runs."""
     grid: tuple[int, int, int]
     arguments: tuple[int | Any, ...]
-    """For each argument of the kernel: the number of its buffer, or a NumPy scalar."""
+    """For each argument of the kernel, the number of its buffer or a NumPy scalar."""
     zeroed: tuple[tuple[int, int], ...]
-    """(number of a buffer, bytes) that the launcher sets to zero first."""
+    """(number of a buffer, bytes from its start) that the launcher zeroes first."""
 
     @property
     def programs(self) -> int:
-        """Programs of the grid."""
+        """Number of programs of the grid."""
         return prod(self.grid)
 
     def run(self, buffers: Sequence[Array], options: GridOptions) -> GridOutcome:
-        """Runs the kernel on flat buffers, operands, then outputs; it overwrites them. Raises NotCoveredError."""
+        """Runs the kernel on flat buffers, operands first, then outputs; it overwrites them. Raises NotCoveredError."""
         if not self.module.functions:
             return _NO_PROGRAMS
-        given = [buffers[one] if type(one) is int else one for one in self.arguments]
+        arguments = [buffers[one] if type(one) is int else one for one in self.arguments]
         try:
-            return run_grid(self.module, self.kernel, given, self.grid, options=options)
+            return run_grid(self.module, self.kernel, arguments, self.grid, options=options)
         except NotCoveredError as error:
             raise NotCoveredError(f"kernel `{self.kernel}`: {error}") from error
 
@@ -82,7 +81,7 @@ class Launch:
         )
 
     def zero(self, buffers: Sequence[Array]) -> None:
-        """Sets to zero what the launcher sets to zero."""
+        """Zeroes the bytes that the launcher zeroes."""
         for number, size in self.zeroed:
             buffers[number].view(np.uint8)[:size] = 0
 
@@ -91,21 +90,21 @@ _NO_PROGRAMS = GridOutcome()
 _ALLOCATES = Launch(
     kernel=ALLOCATES, module=TtirModule(functions={}, has_lines=False), grid=(0, 0, 0), arguments=(), zeroed=()
 )
-"""See 3 above."""
+"""The launch of a call that allocates memory and writes nothing there."""
 
 
 def is_launched(instruction: HloInstruction) -> bool:
-    """Returns whether it is a call of a kernel, or of one that writes nothing by 3 above."""
+    """Returns whether it is a call of a kernel, or allocates memory."""
     return is_call_with(instruction, CallTrait.CARRIES_TRITON | CallTrait.ALLOCATES)
 
 
 def compute_payload_key(call: HloInstruction) -> str:
-    """Returns the key of a kernel call's launches: a hash of what it carries."""
+    """Returns the key of a kernel call's launches: a hash of its target and payload."""
     return sha256(call.proto.custom_call_target.encode() + b"\0" + call.proto.backend_config).hexdigest()
 
 
 def list_modules(program: HloModule) -> tuple[bytes, ...]:
-    """Returns the Triton IR of all kernels that the program calls."""
+    """Returns the Triton IR of all kernels that the program calls, each once."""
     found: dict[bytes, None] = {}
     for _, call in program.iterate_custom_calls():
         with suppress(ArtifactError):
@@ -115,7 +114,7 @@ def list_modules(program: HloModule) -> tuple[bytes, ...]:
 
 
 def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path]) -> tuple[Launch, ...]:
-    """Returns one launch for each configuration. buffers: how many the call has. modules: see `KernelRunner`.
+    """Returns one launch for each configuration. buffers: the call's number of them. modules: see `KernelRunner`.
 
     Raises NotCoveredError.
     """
@@ -133,7 +132,7 @@ def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path
 
 
 def count_programs(call: HloInstruction) -> int:
-    """Returns the programs that the call launches, 1 where it is not known."""
+    """Returns the number of programs that the call launches; 1 if unknown."""
     try:
         configurations = parse_configurations(call.proto.custom_call_target, call.proto.backend_config)
     except ArtifactError:
@@ -164,10 +163,10 @@ def _read_launch(
     if len(parameters) != len(types):
         raise NotCoveredError(f"kernel `{kernel}`: {len(types)} arguments for {len(parameters)} parameters")
     if min(configuration.grid) < 0:
-        raise NotCoveredError(f"kernel `{kernel}`: a grid whose size is not known")
+        raise NotCoveredError(f"kernel `{kernel}`: a grid of unknown size")
     arguments: list[int | Any] = []
     zeroed: list[tuple[int, int]] = []
-    taken = 0
+    next_buffer = 0
     for parameter, text in zip(parameters, types, strict=True):
         if parameter.is_descriptor:
             raise NotCoveredError(f"kernel `{kernel}`: a tensor descriptor that the launcher makes")
@@ -175,11 +174,11 @@ def _read_launch(
             arguments.append(_make_scalar(kernel, parameter, text))
             continue
         if parameter.bytes_to_zero:
-            zeroed.append((taken, parameter.bytes_to_zero))
-        arguments.append(taken)
-        taken += 1
-    if taken > buffers:
-        raise NotCoveredError(f"kernel `{kernel}`: {taken} buffers where the call has {buffers}")
+            zeroed.append((next_buffer, parameter.bytes_to_zero))
+        arguments.append(next_buffer)
+        next_buffer += 1
+    if next_buffer > buffers:
+        raise NotCoveredError(f"kernel `{kernel}`: {next_buffer} buffers where the call has {buffers}")
     return Launch(
         kernel=kernel, module=module, grid=configuration.grid, arguments=tuple(arguments), zeroed=tuple(zeroed)
     )
@@ -197,7 +196,7 @@ def _make_scalar(kernel: str, parameter: Parameter, text: str) -> Any:
 
 
 ALIGNMENT = 64
-"""Bytes; also NumPy's own allocations are aligned less or as much."""
+"""In bytes, at least that of NumPy's own allocations."""
 
 
 def do_share(one: Array, other: Array) -> bool:
@@ -207,7 +206,7 @@ def do_share(one: Array, other: Array) -> bool:
 
 
 def copy_buffers(buffers: Sequence[Array]) -> tuple[Array, ...]:
-    """Returns copies that share their bytes as the buffers do."""
+    """Returns copies that share bytes with each other as the buffers do."""
     order = sorted(range(len(buffers)), key=lambda number: buffers[number].ctypes.data)
     offsets, base, end, size = [0] * len(buffers), 0, 0, 0
     for number in order:

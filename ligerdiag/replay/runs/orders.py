@@ -1,20 +1,22 @@
-"""The schedule once more, in other orders that XLA may choose (`hlo.legal_orders`), each value in bytes of its own.
+"""The schedule in other orders that XLA may choose (`hlo.legal_orders`), with separate bytes for each value.
 
-XLA knows every value that an instruction defines, and gives each order a buffer assignment that keeps it. So in an order
-nothing is shared but what names one value (`hlo.shared_storage`), and what a kernel overwrites behind XLA's back: the value
-that it is handed, whatever its name. Copies stay copies.
-  (1) An operand that an output is declared to be is copied first, as XLA does where somebody still reads it. One whose
-      declared alias does not hold in the schedule (`hlo.fused_aliases`) is overwritten.
-  (2) An update in place gives a new value.
-  (3) Of a loop's state, what the body hands on in the same place is the value that the loop started from. The rest is
-      copied before the first iteration; later ones get what the one before gave.
-  (4) Of a conditional, what all branches hand on as one value is that value; another result is what the branch gave, a copy
-      if it stood outside.
-  (5) A start does what it does where it stands, or at its done, as the order says. Nothing runs at the same time.
-All orders compute each instruction in the same way, from arrays of the same layout and alignment: what they give differs
-only where some read comes before a kernel in one order and behind it in another, and roundings are the same in both. So an
-output counts as changed if it moves by more than 2^-20 of its norm, whatever its dtype: one stale term of a large sum in
-bf16 is seen, too. What is less could be a library's product that sums in another order.
+XLA knows every value that an instruction defines, and gives each order a buffer assignment that preserves it. So in
+another order, values share bytes only where they name one value (`hlo.shared_storage`), and a kernel overwrites,
+unknown to XLA, the bytes of the value that it gets, under all of its names. Copies stay copies.
+
+- An operand that is declared to be an output is copied first, as XLA does if somebody still reads it. If its declared
+  alias is broken in the schedule (`hlo.fused_aliases`), the kernel overwrites it.
+- An update in place makes a new value.
+- In a loop's state, an element that the body returns in the same place is the value that the loop started from. The
+  other elements are copied before the first iteration; later iterations get the results of the one before.
+- A result of a conditional that all branches return as one value is that value. Another result is the branch's, copied
+  if it was defined outside.
+- A start does its work where it is scheduled, or at its done, as the order says. Nothing runs concurrently.
+
+All orders compute each instruction in the same way, from arrays of the same layout and alignment. So roundings agree,
+and results differ only if some read comes before a kernel in one order and after it in another. An output counts as
+changed if it moves by more than 2^-20 of its norm, whatever its dtype, so one stale term of a large sum in bf16 shows,
+too. A smaller change may come from a library's product that sums in another order.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,14 +32,106 @@ from ligerdiag.hlo.dataflow import find_start, look_through
 from ligerdiag.hlo.legal_orders import LegalOrder, draw_orders
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import TOKEN, iterate_leaf_shapes, iterate_leaves
+from ligerdiag.hlo.shape import TOKEN, ShapeIndex, compute_byte_size, iterate_leaf_shapes, iterate_leaves
 from ligerdiag.hlo.shared_storage import SharedStorage
+from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.model.findings import OrderChange, OrderNumbers
-from ligerdiag.replay.interpreter.evaluate import choose_branch, is_true
-from ligerdiag.replay.interpreter.scope import Array
+from ligerdiag.replay.ops.evaluate import choose_branch, is_true
+from ligerdiag.replay.ops.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.attribution import compute_error, rank_error
-from ligerdiag.replay.runs.own_storage import Leaves, OwnStorage, copy_bytes
-from ligerdiag.replay.runs.schedule import ScheduleRunner, calls_kernel, is_kernel, run_sliced
+from ligerdiag.replay.runs.schedule import DeviceMemory, ScheduleRunner, calls_kernel, is_kernel, run_sliced, view_bytes
+
+type Leaves = Mapping[ShapeIndex, Array]
+"""Index of a value's leaf to the leaf's bytes."""
+_ALIGNMENT = 64
+
+
+class OwnStorage(DeviceMemory):
+    """Memory of one device in which every value has separate bytes, except where values are names for one value."""
+
+    def __init__(self) -> None:
+        self._leaves: dict[int, dict[ShapeIndex, Array]] = {}
+
+    def clear(self) -> None:
+        """Forgets all values."""
+        self._leaves.clear()
+
+    def take(self, instruction: HloInstruction) -> Leaves:
+        """Returns the bytes of each leaf. Raises ArtifactError if the instruction has no value."""
+        found = self._leaves.get(instruction.id)
+        if found is None:
+            raise ArtifactError(f"`{instruction.name}` is read before it has a value")
+        return found
+
+    def give(self, instruction: HloInstruction, leaves: Leaves) -> None:
+        """Lets the instruction name these bytes."""
+        self._leaves[instruction.id] = dict(leaves)
+
+    def name(self, instruction: HloInstruction, index: ShapeIndex, bytes_: Array) -> None:
+        """Lets one leaf of the instruction name these bytes."""
+        self._leaves.setdefault(instruction.id, {})[index] = bytes_
+
+    def find(self, instruction: HloInstruction, index: ShapeIndex) -> Array | None:
+        """Returns the bytes of one leaf; None if it has none, like a token."""
+        return self._leaves.get(instruction.id, {}).get(index)
+
+    def define(self, instruction: HloInstruction) -> None:
+        """Gives each leaf new bytes, with all bits set."""
+        shapes = iterate_leaf_shapes(instruction.shape)
+        self._leaves[instruction.id] = {
+            index: allocate(shape) for index, shape in shapes if shape.element_type != TOKEN
+        }
+
+    def drop(self, number: int) -> None:
+        """Forgets the value of the instruction with this id."""
+        self._leaves.pop(number, None)
+
+    @override
+    def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
+        """See `DeviceMemory.view`."""
+        found = self.find(instruction, index)
+        if found is None:
+            raise ArtifactError(f"`{instruction.name}`{list(index) or ''} is read before it has a value")
+        return view_bytes(instruction, shape, found, 0, found.nbytes)
+
+    @override
+    def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
+        """See `DeviceMemory.view_flat`."""
+        view = self.view(instruction, index, shape)
+        found = self.find(instruction, index)
+        assert found is not None
+        return np.ndarray((view.size,), view.dtype, found, 0)
+
+    @override
+    def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
+        """Stores the value, or its part for `index`, in new bytes."""
+        for leaf, shape in iterate_leaf_shapes(instruction.shape):
+            if leaf[: len(index)] == index and shape.element_type != TOKEN:
+                self.name(instruction, leaf, allocate(shape))
+        DeviceMemory.write(self, instruction, value, index)
+
+
+def allocate(shape: ShapeProto) -> Array:
+    """Returns new bytes for one array, all bits set. Raises NotCoveredError for packed elements.
+
+    They begin at a multiple of 64, so that a library that computes in blocks always rounds the same way.
+    """
+    size = compute_byte_size(shape)
+    if size is None:
+        raise NotCoveredError("values of unknown size in bytes")
+    whole = np.full(size + _ALIGNMENT, 0xFF, np.uint8)
+    start = -whole.ctypes.data % _ALIGNMENT
+    return whole[start : start + size]
+
+
+def copy_bytes(bytes_: Array) -> Array:
+    """Returns a copy that begins at a multiple of 64."""
+    whole = np.empty(bytes_.nbytes + _ALIGNMENT, np.uint8)
+    start = -whole.ctypes.data % _ALIGNMENT
+    found = whole[start : start + bytes_.nbytes]
+    found[...] = bytes_
+    return found
+
 
 _NAMES = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.FORWARDS, Trait.UPDATE)
 _DONES, _STARTS = having(Trait.DONE), having(Trait.START)
@@ -48,15 +142,15 @@ _NOTHING = having(Trait.LAUNCHES_NOTHING) - _NAMES
 
 @dataclass(slots=True, eq=False)
 class OrderRunner(ScheduleRunner):
-    """An optimized module, ready to be executed in any of its orders."""
+    """An optimized module that can run in any of its legal orders."""
 
     order: LegalOrder = field(default_factory=lambda: LegalOrder(name="as scheduled", sequences={}))
     _storages: list[OwnStorage] = field(init=False)
     _shared: SharedStorage = field(init=False)
     _lasting: frozenset[int] = field(init=False)
-    """Ids of constants, which stay as long as the program is loaded."""
+    """Ids of constants, which live as long as the program is loaded."""
     _dying: dict[int, list[list[int]]] = field(init=False, default_factory=dict[int, list[list[int]]])
-    """Computation id to the ids of what nobody reads any more, behind each of its instructions."""
+    """Computation id to, for each of its instructions, the ids of the values that are dead after it."""
     _names: dict[int, list[tuple[tuple[int, ...], HloInstruction, tuple[int, ...]]]] = field(
         init=False, default_factory=dict[int, list[tuple[tuple[int, ...], HloInstruction, tuple[int, ...]]]]
     )
@@ -111,7 +205,7 @@ class OrderRunner(ScheduleRunner):
             last[one.id] = at
             for operand in one.operands:
                 last[operand.id] = at
-            if one.opcode in _DONES:  # the start may do then what it does
+            if one.opcode in _DONES:  # the start may do its work only here
                 start = find_start(self.module, one)
                 for number in (start.id, *[operand.id for operand in start.operands]):
                     if number in last:
@@ -151,7 +245,7 @@ class OrderRunner(ScheduleRunner):
             ScheduleRunner._execute(self, instruction, active)
 
     def _end(self, done: HloInstruction, start: HloInstruction, active: Sequence[int]) -> None:
-        """Lets a done name what its start has just given, whatever passes the start on to it."""
+        """Lets a done name the value that its start has just made, through whatever instructions connect them."""
         for index in iterate_leaves(done.shape):
             source, place = done, index
             while source is not start:
@@ -170,7 +264,7 @@ class OrderRunner(ScheduleRunner):
         self._name(start, active)
 
     def _name(self, instruction: HloInstruction, active: Sequence[int]) -> None:
-        """Lets each leaf that names another value name its bytes."""
+        """Lets each leaf of an instruction that only names other values name their bytes."""
         if instruction.id not in self._names:
             self._names[instruction.id] = [
                 (index, source, place)
@@ -185,7 +279,7 @@ class OrderRunner(ScheduleRunner):
                     storage.name(instruction, index, found)
 
     def _enter(self, caller: HloInstruction, callee: HloComputation, active: Sequence[int]) -> None:
-        """Runs what takes the caller's operands as its parameters."""
+        """Runs a computation whose parameters are the caller's operands."""
         for device in active:
             for parameter, operand in zip(callee.parameters, caller.operands, strict=True):
                 self._storages[device].give(parameter, self._storages[device].take(operand))
@@ -214,7 +308,7 @@ class OrderRunner(ScheduleRunner):
             self._storages[device].give(loop, states[device])
 
     def _begin_loop(self, loop: HloInstruction, storage: OwnStorage) -> Leaves:
-        """Returns the state before the first iteration, (3)."""
+        """Returns the state before the first iteration."""
         given = storage.take(loop.operands[0])
         return {
             index: bytes_ if self._shared.is_handed_on(loop, index) else copy_bytes(bytes_)
@@ -240,7 +334,7 @@ class OrderRunner(ScheduleRunner):
                 self._storages[device].give(conditional, self._end_branch(conditional, branch, self._storages[device]))
 
     def _end_branch(self, conditional: HloInstruction, branch: HloComputation, storage: OwnStorage) -> Leaves:
-        """Returns the result, (4)."""
+        """Returns the leaves of the conditional's result."""
         return {
             index: bytes_ if any(self._shared.list_named(conditional, index)) else copy_bytes(bytes_)
             for index, bytes_ in storage.take(branch.root).items()
@@ -265,10 +359,10 @@ class OrderRunner(ScheduleRunner):
         storage = self._storages[device]
         storage.define(call)
         operands = [storage.view_flat(operand, (), operand.shape) for operand in call.operands]
-        for number, index in call.operand_output_aliases.items():  # (1)
-            given = storage.find(call.operands[number], ())
-            if given is not None:
-                storage.name(call, index, copy_bytes(given))
+        for number, index in call.operand_output_aliases.items():  # copied first, as XLA does
+            found = storage.find(call.operands[number], ())
+            if found is not None:
+                storage.name(call, index, copy_bytes(found))
         shapes = [(index, shape) for index, shape in iterate_leaf_shapes(call.shape) if shape.element_type != TOKEN]
         outputs = {index: storage.view_flat(call, index, shape) for index, shape in shapes}
         for number, index in call.operand_output_aliases.items():
@@ -277,7 +371,7 @@ class OrderRunner(ScheduleRunner):
 
 
 def _find_declared(fused: HloComputation, broken: Mapping[int, Collection[int]]) -> frozenset[int]:
-    """Returns the numbers of the fusion's operands that its kernels overwrite by a declared alias that holds."""
+    """Returns the numbers of the fusion's operands that its kernels overwrite through a declared, unbroken alias."""
     found: set[int] = set()
     for call in filter(is_kernel, fused.instructions):
         for number in call.operand_output_aliases.keys() - set(broken.get(call.id, ())):
@@ -288,20 +382,20 @@ def _find_declared(fused: HloComputation, broken: Mapping[int, Collection[int]])
 
 
 def list_kernels(module: HloModule) -> tuple[int, ...]:
-    """Returns the ids of the calls of kernels."""
+    """Returns the ids of the kernel calls."""
     return tuple([one.id for _, one in module.iterate_custom_calls() if is_kernel(one)])
 
 
 SAME = 2.0**-20
 """The relative error up to which two orders give the same output."""
 type Execute = Callable[[OrderRunner], Mapping[str, Sequence[Array]]]
-"""Returns every output by name, as the devices have it (see `case_run.run_schedule`)."""
+"""Returns the distinct copies of every output by name, see `case_run.run_schedule`."""
 
 
 def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float = inf) -> OrderNumbers:
-    """Runs the module as it is scheduled, and in so many other orders; compares the outputs. Raises NotCoveredError.
+    """Runs the module as scheduled and in `count` other orders, and compares the outputs. Raises NotCoveredError.
 
-    seconds: no order is begun after these.
+    seconds: no order begins after these.
     """
     started = perf_counter()
     kernels = list_kernels(runner.module)
@@ -328,5 +422,5 @@ def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float
 
 
 def _compute_change(copy: Array, usual: Array) -> float:
-    """Returns the relative error; 0 where the two have the same bits, whatever these are."""
+    """Returns the relative error; 0 if the two have the same bits, even those of a NaN."""
     return 0.0 if copy.tobytes() == usual.tobytes() else compute_error(copy, usual)

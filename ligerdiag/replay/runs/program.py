@@ -1,24 +1,22 @@
-"""Runs the program as its author meant it, every value with storage of its own, and finds where it makes the first
-NaN.
+"""Runs the program as its author meant it, each value in its own storage, and finds the origin of its first NaN.
 
-Finds where the program itself makes the first NaN: after it, no number can be told from another.
+Program order has the rules of `analysis.program_order`, on numbers instead of dependence sets:
 
-A constant that is all NaN does not count, nor do operations that only move it: JAX writes one beside every lookup that
-may be out of range. An operation that chooses it does.
+- The order is that of the tags.
+- Every instruction that computes makes a new cell. `tuple`, `get-tuple-element` and the parameters of a `call` or a
+  branch are other names for existing cells. So are those elements of a loop's state that its body returns unchanged;
+  the others are cells of the loop, new in each iteration.
+- A kernel overwrites the content of its operand's cell, for every later read.
+- Snapshots in the program say which version autodiff reads (see `compile.lowering.intent`).
+- Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not depend on
+  the device is stored once, unless a kernel may overwrite it. A kernel that overwrites pieces of an array from outside
+  overwrites that array.
 
-The numbered rules are those of `analysis.program_order`, for numbers instead of dependence sets:
-  (1) Order is that of the tags.
-  (2) Every instruction that computes makes a new cell; `tuple`, `get-tuple-element` and the parameters of a `call` or of a
-      branch are other names for existing cells, and so are those of a loop's parameters that its body returns as they
-      came; its other parameters are cells of the loop, new in each iteration.
-  (3) A kernel overwrites the content of its operand's cell, for every later read.
-  (4) Snapshots in the program say which value is meant where autodiff reads one (see `compile.intent`).
-  (5) Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not
-      depend on the device is stored once, unless a kernel may overwrite it. A kernel that overwrites pieces of an array
-      outside overwrites the array.
-In `isolated` memory (3) does not happen: no instruction sees what a kernel leaves in an operand; a stale read gets the
-same. The overwritten operands are those that the kernel was observed to overwrite: nothing here knows its effects
-beforehand.
+In isolated memory a kernel leaves its operands unchanged, so every read is a stale read. The run observes which
+operands a kernel overwrites; it needs no knowledge of the kernel's effects.
+
+After the first NaN no number proves anything. A constant that is all NaN does not count, nor do operations that only
+move it: JAX emits one beside every lookup that may be out of range. An operation that selects it does count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,10 +34,10 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.model.findings import Attribution, OutputNumbers
-from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype, have_same_bits
-from ligerdiag.replay.interpreter.evaluate import HloEvaluator, choose_branch, is_true
-from ligerdiag.replay.interpreter.products import multiply
-from ligerdiag.replay.interpreter.scope import (
+from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype, have_same_bits
+from ligerdiag.replay.ops.evaluate import HloEvaluator, choose_branch, is_true
+from ligerdiag.replay.ops.products import multiply
+from ligerdiag.replay.ops.scope import (
     Array,
     Cell,
     Cells,
@@ -64,18 +62,18 @@ _MOVES = having(Trait.NO_NEW_NAN)
 
 
 class ValueWatch(Protocol):
-    """Sees the values of a run as they come."""
+    """Sees the values of a run as the run computes them."""
 
     def before(self, operands: Iterable[Cells]) -> None: ...
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
-        """values: the operation's result, and then its operands, which it may have overwritten."""
+        """values: the operation's result, then its operands, which it may have overwritten."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class NanWatch:
-    """Sees the values of a run as they come; `first` is what made the first NaN."""
+    """Finds the instruction that makes the first NaN of a run: `first`."""
 
     first: HloInstruction | None = None
     _is_given: bool = field(default=False)
@@ -92,32 +90,30 @@ class NanWatch:
 
 
 def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[str, Array]) -> bool:
-    """Returns whether an output is undecided because program order makes a NaN in it."""
+    """Returns whether an output is undecided because it has a NaN in program order."""
     return any(one.attribution is Attribution.UNDECIDED and _has_nan(intended[name]) for name, one in numbers.items())
 
 
 def describe_first_nan(
     module: HloModule, first: HloInstruction | None, inputs: Mapping[str, Array], *, is_unwritten: bool = False
 ) -> str:
-    """Returns one line: which operation made it, or which argument holds it.
+    """Returns one line that names the operation that makes the first NaN, or the argument that contains one.
 
-    is_unwritten: the operation is a kernel that reads of its outputs what nobody has written, or leaves elements unwritten.
+    is_unwritten: the operation is a kernel that reads unwritten bytes of its outputs, or leaves elements unwritten.
     """
-    given = next((name for name, array in inputs.items() if _has_nan(array)), None)
-    if given is not None:
-        return f"argument `{given}` holds a NaN: give it other values, or a `Draw`"
+    argument = next((name for name, array in inputs.items() if _has_nan(array)), None)
+    if argument is not None:
+        return f"argument `{argument}` holds a NaN: give it other values, or a `Draw`"
     if first is None:
         return "the program as written computes a NaN: give its arguments other values, or a `Draw`"
     line = find_user_line(module, first)
     place = "" if line is None else f" at {line.file}:{line.line}"
-    what = f"`%{first.name}` ({first.opcode})"
+    operation = f"`%{first.name}` ({first.opcode})"
     if is_unwritten:
         kernel = "its kernel reads an output before it writes it, or leaves elements of one unwritten (LD025, LD013)"
         why = "it is read before anything is written there (LD025)" if _allocates(first) else kernel
-        return (
-            f"the program as written takes its first NaN from memory that nobody has written, in {what}{place}: {why}"
-        )
-    return f"the program as written makes its first NaN in {what}{place}: give its arguments other values, or a `Draw`"
+        return f"the program as written takes its first NaN from unwritten memory, in {operation}{place}: {why}"
+    return f"the program as written makes its first NaN in {operation}{place}: give its arguments other values, or a `Draw`"
 
 
 def _allocates(instruction: HloInstruction) -> bool:
@@ -150,18 +146,18 @@ type _Form = tuple[int, tuple[int, ...]]
 
 _BARRIERS = having(Trait.BARRIER)
 _TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, Trait.BARRIER)
-"""Opcodes that are run once for all devices."""
+"""Opcodes that run once for all devices."""
 
 
 class Kernels(Protocol):
-    """The interface of an object that can run a kernel on bytes; see `kernels.KernelRunner`."""
+    """The interface of kernel runners; see `kernels.KernelRunner`."""
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel of a custom call on flat arrays, which it overwrites as it likes.
+        """Runs the kernel of a custom call on flat arrays, which it may overwrite.
 
-        watched: what is seen of the launch is kept, under the call's name.
+        watched: record observations of the launch under the call's name.
         """
         ...
 
@@ -177,15 +173,15 @@ def run_program(
     most: Mapping[int, int] | None = None,
     multiply: Multiply = multiply,
 ) -> tuple[Array, ...]:
-    """Returns the outputs (leaves of the entry's root, in order) of the program as written, for all devices as one.
+    """Returns the outputs of the program as written, whole arrays: the leaves of the entry's root, in order.
 
-    arguments: by parameter number. devices: how many there are inside of a shard_map. most: id of a loop to the most
+    arguments: by parameter number. devices: their number inside of a shard_map. most: id of a loop to the most
     iterations that it runs. multiply: computes the products. Raises NotCoveredError.
     """
     return _Run(module, kernels, isolated, devices, watch, most or {}, multiply).start(arguments)
 
 
-def run_both_ways(
+def run_intended_and_stale(
     module: HloModule,
     arguments: Sequence[Array],
     kernels: Kernels,
@@ -194,7 +190,7 @@ def run_both_ways(
     most: Mapping[int, int],
     multiply: Multiply,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Returns the intended and the stale outputs: the same ones, where no kernel overwrote what another may read."""
+    """Returns the intended and the stale outputs; the same arrays if no kernel overwrote an operand."""
     run = _Run(module, kernels, False, devices, None, most, multiply)
     intended = run.start(arguments)
     if not run.overwrote:
@@ -212,12 +208,12 @@ class _Run:
     most: Mapping[int, int] = field(default_factory=dict[int, int])
     multiply: Multiply = multiply
     overwrote: bool = False
-    """Whether a kernel has overwritten an operand so far that none of its outputs stands for."""
+    """Whether a kernel has overwritten an operand that is none of its declared outputs."""
     _evaluator: HloEvaluator = field(init=False)
     _overwritable: frozenset[_Form] = field(init=False)
-    """Forms of the arrays that kernels are given."""
+    """Forms of the kernels' operands."""
     _inside: bool = False
-    """Whether a shard_map is run."""
+    """Whether the run is inside of a shard_map."""
 
     def __post_init__(self) -> None:
         self._evaluator = HloEvaluator(self.module, multiply=self.multiply)
@@ -234,7 +230,7 @@ class _Run:
         return tuple([cell.array for cell in list_cells(root)])
 
     def run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
-        """Runs a computation once; drops a cell that will not be read again."""
+        """Runs a computation once; drops each cell after its last read."""
         around, self._inside = self._inside, self._inside or any(map(count_devices, arguments))
         try:
             return self._run(computation, arguments)
@@ -273,13 +269,15 @@ class _Run:
             case "get-tuple-element":
                 whole = operands[0]
                 if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
-                    raise ArtifactError(f"`{instruction.name}` takes an element of what is no tuple")
+                    raise ArtifactError(f"`{instruction.name}` takes an element of a value that is no tuple")
                 return whole[instruction.proto.tuple_index]
             case "call":
                 return self.run(called[0], operands)
             case "custom-call" if called and is_partitioned(instruction):
                 if len(called[0].parameters) != len(operands):
-                    raise ArtifactError(f"`{instruction.name}` has {len(operands)} operands, its computation others")
+                    raise ArtifactError(
+                        f"`{instruction.name}` has {len(operands)} operands for a computation of {len(called[0].parameters)}"
+                    )
                 return self.run(called[0], operands)
             case "while":
                 body, condition = called
@@ -300,7 +298,7 @@ class _Run:
             case _:
                 result = self._compute(instruction, operands, self._evaluator)
                 if self._inside and isinstance(result, Cell) and _read_form(instruction) in self._overwritable:
-                    return Spread(tuple([Cell(result.array) for _ in range(self.devices)]))  # (5)
+                    return Spread(tuple([Cell(result.array) for _ in range(self.devices)]))  # a kernel may overwrite it
                 return result
 
     def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: HloEvaluator) -> Cells:
@@ -316,7 +314,7 @@ class _Run:
         return result
 
     def _run_on_devices(self, instruction: HloInstruction, operands: Sequence[Cells], devices: int) -> Cells:
-        """Inside of a shard_map, and at its edges: see (5)."""
+        """Runs an instruction inside of a shard_map or at its edge, on every device."""
         if is_call_with(instruction, CallTrait.ENTERS_SHARDS):
             return split(self.module, instruction, operands)
         if is_call_with(instruction, CallTrait.LEAVES_SHARDS):
@@ -337,7 +335,7 @@ class _Run:
             raise ArtifactError(f"`{call.name}` has a tuple as operand")
         shared = {output: operand for operand, output in call.operand_output_aliases.items()}
         own: dict[int, Array] = {}
-        """id of a cell to its bytes: an array that is passed twice is the same bytes twice."""
+        """Id of a cell to its bytes: an array that is passed twice has the same bytes twice."""
         buffers = [
             np.array(cell.array, order="C").reshape(-1)
             if number in shared.values()
@@ -365,14 +363,14 @@ def _read_form(instruction: HloInstruction) -> _Form:
 
 
 def _copy_but(state: Cells, kept: frozenset[int]) -> Cells:
-    """Copies a loop's state, but for the elements with these numbers, (2)."""
+    """Copies a loop's state except for the elements with these numbers."""
     if not isinstance(state, tuple):
         return copy_cells(state)
     return tuple([child if number in kept else copy_cells(child) for number, child in enumerate(state)])
 
 
 def _read_for_all(cells: Cells) -> Value:
-    """Returns a value that decides where the program goes on; NotCoveredError when devices would go different ways."""
+    """Returns a value that controls a loop or branch. Raises NotCoveredError if devices would diverge."""
     devices = count_devices(cells)
     if not devices:
         return read_cells(cells)
@@ -383,11 +381,11 @@ def _read_for_all(cells: Cells) -> Value:
 
 
 def _allocate(shape: ShapeProto) -> Array:
-    """Returns a flat buffer that holds no number: every bit is set, which is NaN in every floating point dtype."""
+    """Returns a flat buffer with all bits set, which is NaN in every floating point dtype."""
     dtype, size = get_dtype(shape), int(np.prod(get_dimensions(shape), dtype=np.int64))
     return np.full(size * dtype.itemsize, 0xFF, np.uint8).view(dtype)
 
 
 def _is_equal(array: Array, flat: Array) -> bool:
-    """Bit for bit."""
+    """Returns whether both are equal bit for bit."""
     return have_same_bits(array.reshape(-1), flat)

@@ -1,17 +1,16 @@
-"""How far the program's own roundings take an output: where its dtypes alone do not explain an error, and where a workaround
-rounds.
+"""Measures how far roundings move an output of program order, for errors beyond its dtypes and for workarounds.
 
-A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, has lost digits in program order
-already: XLA, which adds in another order, loses others. The dtypes do not show it. So the program runs again with every
-result moved by a random part of what its rounding may come to, and an output differs by what all of them come to: Monte
-Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
+A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program
+order, and XLA, which adds in another order, loses others. The dtypes do not show this. So the program runs again with
+every result moved at random within its rounding; the distance of such a sample from the exact run measures what all
+roundings together do. This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in
+floating-point arithmetic", 1997).
 
-A result of n terms is moved by at most sqrt(n) eps / 2 of itself, and of the root mean square of the array: as in
-`compute_tolerance`, n roundings of which each goes its own way. A product with a constant is moved as a whole besides, by
-eps / 2: XLA makes one constant of two that an array is multiplied with, and the rounding of that goes one way everywhere.
-So does that of few digits which are scaled and rounded to as few again, and which XLA leaves out: 1.03 times a number of
-e4m3 rounds to the number.
-What a kernel computes is not moved: the schedule runs the same one.
+A result of n terms moves by at most sqrt(n) eps / 2 of itself and of the root mean square of the array: as in
+`compute_tolerance`, n independent roundings. A product with a constant also moves as a whole by eps / 2, because XLA
+folds two constant factors into one, whose rounding goes one way everywhere. So does a narrow float that is scaled and
+rounded to as narrow a float again, a rounding that XLA leaves out: 1.03 times a number of e4m3 rounds to the number.
+The results of kernels do not move, because the schedule runs the same kernels.
 """
 
 from collections import deque
@@ -29,7 +28,7 @@ from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.roundings import RoundingPair, find_rounding_pairs
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
-from ligerdiag.replay.interpreter.scope import Array, Cell, Cells, Multiply, list_cells
+from ligerdiag.replay.ops.scope import Array, Cell, Cells, Multiply, list_cells
 from ligerdiag.replay.runs.attribution import compute_error, rank_error
 from ligerdiag.replay.runs.program import Kernels, run_program
 
@@ -38,14 +37,13 @@ _CASTS, _BARRIERS = having(Trait.CASTS), having(Trait.BARRIER)
 _SCALES, _KEEPS_SCALAR = ("multiply", "divide"), having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _SAMPLES = 2
 _FACTOR = 8.0
-"""An error is the difference of two samples of which one is XLA's; few samples, and terms that cancel, as of
-`compute_tolerance`."""
+"""A safety factor: XLA's result is a sample as well, samples are few, and terms may cancel."""
 _MOST = 100.0
-"""Times the tolerance of the dtypes: beyond it numbers tell too little to call an output fresh by them."""
+"""Multiple of the tolerance of the dtypes beyond which numbers cannot prove an output fresh."""
 
 
 def needs_rounding(numbers: OutputNumbers) -> bool:
-    """Returns whether no hidden write explains the output's error, and roundings may."""
+    """Returns whether roundings may explain the output's error, and no hidden write does."""
     return (
         numbers.attribution in (Attribution.NEITHER, Attribution.LOSSY)
         and numbers.distance <= numbers.tolerance < numbers.error
@@ -61,9 +59,9 @@ def measure_rounding(
     *,
     devices: int,
 ) -> dict[str, float]:
-    """Returns the tolerances, wider where the roundings of program order come to more; relative errors in norm.
+    """Returns the tolerances, wider where the roundings of program order exceed them; relative errors in norm.
 
-    intended: the outputs in program order, by name in order, of these arguments. Raises NotCoveredError.
+    intended: the outputs of program order for these arguments, by name, in order. Raises NotCoveredError.
     """
     found = dict(tolerances)
     for name, errors in measure_noise(program, arguments, kernels, intended, devices=devices).items():
@@ -82,8 +80,9 @@ def measure_noise(
     devices: int,
     samples: range = range(_SAMPLES),
 ) -> dict[str, tuple[float, ...]]:
-    """Returns how far each output is from `intended` when roundings are moved, for each sample; as a relative error in norm,
-    NaN where it is not finite. samples: their seeds. Raises NotCoveredError."""
+    """Returns, for each output and sample, its distance from `intended` when roundings move.
+
+    Distances are relative errors in norm, NaN if not finite. samples: their seeds. Raises NotCoveredError."""
     found: dict[str, tuple[float, ...]] = dict.fromkeys(intended, ())
     for seed in samples:
         noise = _Noise(np.random.default_rng(seed))
@@ -93,19 +92,20 @@ def measure_noise(
     return found
 
 
-def settle(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers, compared within what roundings come to, as undecided where that is far beyond `tolerance`, of the
-    dtypes, or `FAR`: many wrong results would look the same."""
+def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
+    """Returns the numbers, undecided if fresh only by a tolerance far beyond that of the dtypes, or beyond `FAR`.
+
+    Within so wide a tolerance many wrong results would look fresh. tolerance: that of the dtypes."""
     if numbers.attribution is Attribution.FRESH and numbers.tolerance > min(_MOST * tolerance, FAR):
         return replace(numbers, attribution=Attribution.UNDECIDED)
     return numbers
 
 
 def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, tolerance: float) -> bool:
-    """Returns whether what kernels overwrite makes a difference that looks like rounding.
+    """Returns whether hidden writes make a difference that looks like rounding.
 
-    seen: an output of the schedule, and in program order. unseen: the same where nothing sees what kernels overwrite; XLA
-    made the schedule for that, and what is left are roundings. tolerance: what these come to, a relative error.
+    seen: an output of the schedule, and of program order. unseen: the same with kernels that leave their operands
+    unchanged: the case that XLA assumes, so only roundings differ. tolerance: relative error of these roundings.
     """
     (actual, intended), (isolated, stale) = seen, unseen
     if not compute_error(isolated, stale) <= tolerance:
@@ -120,17 +120,17 @@ def _measure(array: Array, other: Array) -> float:
 
 
 _MOST_ROUNDING = 10.0
-"""How much larger than the roundings a difference has to be that is none."""
+"""Multiple of the roundings above which a difference is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Noise:
-    """Moves the results of a run by what their rounding may come to."""
+    """Moves the results of a run at random, within their rounding."""
 
     random: np.random.Generator
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Operands are as they are."""
+        """Does nothing."""
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
         if instruction.opcode in _ROUNDS:
@@ -164,10 +164,10 @@ def measure_workarounds(
     most: Mapping[int, int],
     multiply: Multiply,
 ) -> dict[str, float]:
-    """Returns how far each output in program order is from what it is without the additions and subtractions around an
-    operand of a kernel that order its readers; relative errors in norm, empty where there are none.
+    """Returns the error that workarounds cause in each output of program order, in norm; empty if there are none.
 
-    most, multiply: as of `run_program`. Raises NotCoveredError.
+    A workaround is an addition and subtraction around a kernel's operand, which orders its readers. most, multiply: see
+    `run_program`. Raises NotCoveredError.
     """
     pairs = {
         pair.subtraction.id: pair
@@ -189,15 +189,15 @@ def measure_workarounds(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Exact:
-    """Has each subtraction give what was added to, bit for bit."""
+    """Makes each subtraction of a workaround return the original operand of its addition, bit for bit."""
 
     pairs: Mapping[int, RoundingPair]
-    """By the id of the subtraction."""
+    """Pairs by the id of the subtraction."""
     added_to: Mapping[int, deque[Array]]
-    """Id of a subtraction to what was added to and not yet subtracted from, device by device."""
+    """Id of a subtraction to the original operands that it has not consumed yet, device by device."""
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Operands are as they are."""
+        """Does nothing."""
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
         for number, pair in self.pairs.items():
@@ -212,26 +212,26 @@ class _Exact:
 
 
 def _goes_one_way(instruction: HloInstruction) -> bool:
-    """Whether the rounding of the result may go one way everywhere."""
+    """Returns whether the rounding of the result may go the same way in all elements."""
     if instruction.opcode not in _CASTS:
         return _has_constant(instruction)
-    scaled = _look_behind(instruction.operands[0])
+    scaled = _skip_barriers(instruction.operands[0])
     if not _has_constant(scaled):
         return False
-    factors = map(_look_behind, scaled.operands)
+    factors = map(_skip_barriers, scaled.operands)
     narrow = instruction.shape.element_type
     return any(one.opcode in _CASTS and one.operands[0].shape.element_type == narrow for one in factors)
 
 
-def _look_behind(value: HloInstruction) -> HloInstruction:
-    """Returns what the barriers that end here hand on."""
+def _skip_barriers(value: HloInstruction) -> HloInstruction:
+    """Returns the value, looking through barriers."""
     while value.opcode in _BARRIERS:
         value = value.operands[0]
     return value
 
 
 def _has_constant(instruction: HloInstruction) -> bool:
-    """Whether it multiplies with, or divides by, a constant."""
+    """Returns whether the instruction multiplies with, or divides by, a constant."""
     return instruction.opcode in _SCALES and any(map(_is_constant, instruction.operands))
 
 
@@ -242,7 +242,7 @@ def _is_constant(value: HloInstruction) -> bool:
 
 
 def _count_terms(instruction: HloInstruction, operands: Sequence[int], size: int) -> float:
-    """Returns the number of terms of each element of a result with so many elements."""
+    """Returns the number of terms of each element of the result. operands, size: numbers of elements."""
     if instruction.opcode in _PRODUCTS:
         return max(1.0, sqrt(operands[0] * operands[1] / size))
     if instruction.opcode in _REDUCTIONS:

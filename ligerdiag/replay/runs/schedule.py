@@ -1,16 +1,21 @@
-"""The schedule as the GPU runs it, on numbers: instruction after instruction, on the bytes of the buffer assignment.
+"""The schedule as the GPU runs it, on numbers: instruction by instruction, on the bytes of the buffer assignment.
 
-  (1) All devices run in lockstep: an instruction is executed for each of them before the next one is.
-  (2) Instructions that only name a place (tuples, bitcasts, parameters, the -done of a pair) do nothing.
-  (3) A fusion reads all of its operands before it writes; a kernel runs on the bytes themselves, also inside of one.
-  (4) An asynchronous pair is executed at its start. What happens between start and done is not modelled.
-  (5) A loop's, a branch's and a call's values stand where their caller's do; where the buffer assignment says otherwise
-      for a loop, the artifact is refused.
-  (6) A kernel inside of a fusion: XLA gives it the slices of larger arrays, or places for its results, without a copy.
-      Only slices and other names stand between the fusion's operands and the kernel, so what it overwrites are their bytes.
-      An output that is declared to be an operand is that only where the two have the same bytes (`hlo.fused_aliases`);
-      elsewhere it holds no number until the kernel stores one through a pointer of the output's own.
-Not modelled: streams and command buffers.
+Each BufferAllocation is one array of bytes, and each value a view of it, at the value's offset and in its layout. So
+sharing, donation and updates in place happen by themselves: two values that XLA put into the same bytes are the same
+bytes. Fresh memory has all bits set, which is NaN in every floating point dtype.
+
+- All devices run in lockstep: each instruction runs on all of them before the next one.
+- Instructions that only name a place (tuples, bitcasts, parameters, the -done of a pair) do nothing.
+- A fusion reads all of its operands before it writes. A kernel runs on the bytes themselves, even inside of a fusion.
+- An asynchronous pair runs at its start.
+- The values of a loop, branch or call have the places of their caller's values; a loop whose buffer assignment says
+  otherwise is refused.
+- XLA gives a kernel inside of a fusion slices of larger arrays, or places for its results, without a copy. Only slices
+  and other names lie between the fusion's operands and the kernel, so the kernel overwrites the operands' bytes. An
+  output that is declared to be an operand is that operand only if both have the same bytes (`hlo.fused_aliases`);
+  elsewhere its bytes are unset until the kernel stores to them.
+
+Not modelled: streams, command buffers, and concurrency between a start and its done.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,20 +25,115 @@ import numpy as np
 
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.fused_aliases import find_broken_aliases
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import iterate_leaf_shapes, iterate_leaves
-from ligerdiag.replay.interpreter.dtypes import get_dimensions, get_dtype
-from ligerdiag.replay.interpreter.evaluate import HloEvaluator, choose_branch, is_true
-from ligerdiag.replay.interpreter.products import multiply
-from ligerdiag.replay.interpreter.scope import Array, Multiply, NotCoveredError, Value
+from ligerdiag.hlo.shape import TOKEN, ShapeIndex, is_tuple, iterate_leaf_shapes, iterate_leaves
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype
+from ligerdiag.replay.ops.evaluate import HloEvaluator, choose_branch, is_true
+from ligerdiag.replay.ops.products import multiply
+from ligerdiag.replay.ops.scope import Array, Multiply, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.runs.launch import is_launched
-from ligerdiag.replay.runs.memory import DeviceMemory
 from ligerdiag.replay.runs.program import Kernels
+
+
+def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
+    """Returns, for each BufferAllocation index, the number of its bytes that are used."""
+    sizes: dict[int, int] = {}
+    for slice_ in buffers.slices:
+        sizes[slice_.allocation] = max(sizes.get(slice_.allocation, 0), slice_.offset + slice_.size)
+    return sizes
+
+
+class DeviceMemory:
+    """The memory of one device."""
+
+    def __init__(self, buffers: BufferAssignment, positions: Positions) -> None:
+        self._slices = buffers.slices
+        self._positions = positions
+        self._bytes = {index: np.full(size, 0xFF, np.uint8) for index, size in compute_sizes(buffers).items()}
+
+    def locate(self, instruction: HloInstruction, index: ShapeIndex) -> Slice | None:
+        """Returns the place of the leaf; None if it has none, like a token."""
+        number = self._positions.find(instruction, index)
+        return None if number is None else self._slices[number]
+
+    def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
+        """Returns the leaf in its logical shape, a view of the device's bytes. Raises ArtifactError if it has no
+        place."""
+        slice_ = self.locate(instruction, index)
+        if slice_ is None:
+            raise ArtifactError(f"the buffer assignment has no place for `{instruction.name}`{list(index) or ''}")
+        return view_bytes(instruction, shape, self._bytes[slice_.allocation], slice_.offset, slice_.size)
+
+    def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
+        """Returns the leaf's elements in memory order, a view of the device's bytes."""
+        view = self.view(instruction, index, shape)
+        slice_ = self.locate(instruction, index)
+        assert slice_ is not None
+        return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset)
+
+    def read(self, instruction: HloInstruction) -> Value:
+        """Returns the current content of the place of this instruction's result: views, not copies."""
+        return self._read(instruction, (), instruction.shape)
+
+    def _read(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Value:
+        if is_tuple(shape):
+            return tuple([self._read(instruction, (*index, n), child) for n, child in enumerate(shape.tuple_shapes)])
+        if shape.element_type == TOKEN:
+            return ()
+        return self.view(instruction, index, shape)
+
+    def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
+        """Stores the value, or its part for `index`, in the place of this instruction's result."""
+        shape = instruction.shape
+        for child in index:
+            shape = shape.tuple_shapes[child]
+        leaves = self._pair(instruction, value, index, shape)
+        if len(leaves) > 1:  # a view of one leaf's bytes must not change before it is read
+            leaves = [(target, np.array(array)) for target, array in leaves]
+        for target, array in leaves:
+            np.copyto(target, array, casting="no")
+
+    def _pair(
+        self, instruction: HloInstruction, value: Value, index: ShapeIndex, shape: ShapeProto
+    ) -> list[tuple[Array, Array]]:
+        if is_tuple(shape):
+            if not isinstance(value, tuple) or len(value) != len(shape.tuple_shapes):
+                raise ArtifactError(f"`{instruction.name}` computes another tuple than its shape says")
+            pairs: list[tuple[Array, Array]] = []
+            for number, (child, part) in enumerate(zip(shape.tuple_shapes, value, strict=True)):
+                pairs += self._pair(instruction, part, (*index, number), child)
+            return pairs
+        if shape.element_type == TOKEN:
+            return []
+        target = self.view(instruction, index, shape)
+        if isinstance(value, tuple) or value.shape != target.shape or value.dtype != target.dtype:
+            kind = "a tuple" if isinstance(value, tuple) else f"{value.dtype}{list(value.shape)}"
+            raise NotCoveredError(
+                f"`{instruction.name}` ({instruction.opcode}): {kind} instead of {target.dtype}{list(target.shape)}"
+            )
+        return [(target, value)]
+
+
+def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, offset: int, room: int) -> Array:
+    """Returns a view of the bytes from `offset` on as an array of this shape, in its layout. Raises ArtifactError if it
+    takes more than `room` bytes."""
+    dtype, dimensions = get_dtype(shape), get_dimensions(shape)
+    strides, size = [0] * len(dimensions), dtype.itemsize
+    order = shape.layout.minor_to_major or range(len(dimensions) - 1, -1, -1)
+    if len(order) != len(dimensions):
+        raise ArtifactError(f"`{instruction.name}` has a layout of another rank than its shape")
+    for dimension in order:
+        strides[dimension] = size
+        size *= dimensions[dimension]
+    if size > room:
+        raise ArtifactError(f"`{instruction.name}` takes {size} bytes and has {room}")
+    return np.ndarray(dimensions, dtype, bytes_, offset, strides)
 
 
 def calls_kernel(fused: HloComputation) -> bool:
@@ -51,9 +151,9 @@ def run_sliced(
     kernels: Kernels,
     broken: Mapping[int, Collection[int]],
 ) -> Value:
-    """Runs the fusion on its operands' own bytes; returns what it computes. Raises NotCoveredError.
+    """Runs a fusion with kernels on its operands' own bytes; returns its result. Raises NotCoveredError.
 
-    broken: id of a call to the operands whose declared output lies in other bytes.
+    broken: id of a call to the operands whose declared output has other bytes.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -85,24 +185,24 @@ def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels, broke
 
 
 def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> Array:
-    """Returns the elements in the order in which they stand in memory, on the fusion's operands' own bytes."""
+    """Returns the elements in memory order, a view of the bytes of the fusion's operands."""
     if not isinstance(value, np.ndarray):
         raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with a tuple as its operand")
     order = sorted(range(value.ndim), key=lambda axis: -value.strides[axis])
     ordered = value.transpose(order)
     is_own = any(isinstance(one, np.ndarray) and np.may_share_memory(one, value) for one in operands)
     if not is_own or not ordered.flags.c_contiguous:
-        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion whose operand does not stand in one piece")
+        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion whose operand is not contiguous")
     return ordered.reshape(-1)
 
 
 _PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
-"""Opcodes that name a place of something that stands there already."""
+"""Opcodes that only name a place with an existing value."""
 
 
 @dataclass(slots=True, eq=False)
 class ScheduleRunner:
-    """An optimized module, ready to be executed any number of times on the same memory."""
+    """An optimized module that can run any number of times on the same memory."""
 
     module: HloModule
     buffers: BufferAssignment
@@ -116,7 +216,7 @@ class ScheduleRunner:
     _evaluators: list[HloEvaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
     _broken: dict[int, set[int]] = field(init=False, default_factory=dict[int, set[int]])
-    """Id of a fused call to the operands whose declared output lies in other bytes."""
+    """Id of a fused call to the operands whose declared output has other bytes."""
 
     def __post_init__(self) -> None:
         self._positions = Positions(self.module, self.buffers)
@@ -134,10 +234,10 @@ class ScheduleRunner:
         return DeviceMemory(self.buffers, self._positions)
 
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Runs the entry computation; the outputs of each device, copies of the leaves of the root, in order.
+        """Runs the entry computation; returns the outputs of each device: copies of the leaves of the root, in order.
 
-        arguments: per device the entry parameters' arrays (its shards), by parameter number. Raises NotCoveredError, and
-        ArtifactError where module and buffer assignment do not fit.
+        arguments: per device its shards of the entry parameters, by parameter number. Raises NotCoveredError, and
+        ArtifactError if module and buffer assignment do not match.
         """
         entry = self.module.entry
         for memory, arrays in zip(self._memories, arguments, strict=True):
@@ -151,12 +251,12 @@ class ScheduleRunner:
         ]
 
     def read_parameter(self, device: int, number: int) -> Array:
-        """Returns the bytes of an entry parameter as they are now."""
+        """Returns the current content of an entry parameter."""
         parameter = self.module.entry.parameters[number]
         return self._memories[device].view(parameter, (), parameter.shape)
 
     def read_constants(self) -> list[Array]:
-        """Copies of all constants that stand in memory, as they are now, on the first device."""
+        """Returns copies of the current content of all constants in memory, on the first device."""
         return [
             np.array(self._memories[0].view(instruction, (), instruction.shape))
             for computation in self.module.computations.values()
@@ -165,8 +265,8 @@ class ScheduleRunner:
         ]
 
     def list_unreached(self) -> tuple[str, ...]:
-        """Returns the names of the instructions that the executions so far do not put to the test: in branches and loops
-        that none has entered, on any device, and what computes nothing but largest elements."""
+        """Returns the names of the instructions that the executions so far did not test: those in branches and loops
+        that no device entered, and those that compute only largest elements."""
         return tuple(
             [
                 instruction.name
@@ -177,7 +277,8 @@ class ScheduleRunner:
         )
 
     def _finds_largest(self, value: HloInstruction) -> bool:
-        """A softmax subtracts the largest element, and is the same with any number in its place."""
+        """Returns whether the instruction computes only largest elements, which a softmax subtracts without changing
+        its result."""
         computations = self.module.computations
         if value.opcode == "fusion":
             root = computations[value.called_computations[0]].root
@@ -274,7 +375,7 @@ class ScheduleRunner:
             raise NotCoveredError(f"`{instruction.name}`: {instruction.opcode} that not all devices reach")
         operands = [tuple([memory.read(o) for o in instruction.operands]) for memory in self._memories]
         values = exchange(instruction, operands, self._evaluators[0].call)
-        values = [_copy(value) for value in values]  # one device's result may be a view of another one's bytes
+        values = [_copy(value) for value in values]  # one device's result may be a view of another's bytes
         for memory, value in zip(self._memories, values, strict=True):
             if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start":
                 if not isinstance(value, tuple):
@@ -284,7 +385,7 @@ class ScheduleRunner:
                 memory.write(instruction, value)
 
     def _exchange_wrapped(self, caller: HloInstruction, wrapped: HloComputation, active: Sequence[int]) -> None:
-        """Runs a computation without places of its own that contains a collective: XLA fuses small ones."""
+        """Runs a fused or asynchronous computation that contains a collective; its values have no places."""
         if len(active) != self.devices:
             raise NotCoveredError(f"`{caller.name}`: a collective that not all devices reach")
         operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]

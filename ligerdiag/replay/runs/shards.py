@@ -1,24 +1,18 @@
-"""Devices and shards: which devices take part in a collective, and what each of them holds of an array, also in a
-shard_map.
+"""Devices and shards: the groups of a collective's devices, the shards of arrays, and the edges of a shard_map.
 
-Finds the devices that take part in a collective together, and their order.
+Groups of devices take part in a collective together. Its ids are those of partitions; a module with several replicas is
+not covered. Without a channel the ids are those of replicas: with one replica, each device is alone. With a channel,
+all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether the ids are those of devices; if not,
+they name replicas, and all partitions of the one replica form one group. With a channel, the ids of other collectives
+are those of partitions, and no groups at all mean one of all devices. Groups come as a list, as an iota that is
+reshaped and transposed, or as axes of a mesh, of which the last one named moves fastest. XLA's own rules:
+xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
 
-  (1) Ids are those of partitions: a module with several replicas is not covered.
-  (2) Without a channel the ids are those of replicas: with one replica, each device is alone.
-  (3) With a channel, all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether ids are those of
-      devices. If they are not, they name replicas, and all partitions of the one replica form one group.
-  (4) With a channel, the others' ids are those of partitions; no groups at all means one of all devices.
-  (5) Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh. In a group made of axes the
-      last axis named moves fastest.
-XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
-
-The edges of a shard_map in program order: from one array to each device's shard, and back. A shard is a piece of the array,
-and a body that returns all shards as they came returns the array.
-
-JAX writes them as the custom calls below, with the shardings of their values in shardy's own words:
-`#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>` gives for each dimension the mesh axes that it is split over, the major
-one first.
-Not covered: axes that stay automatic, parts of axes, meshes with an order of devices of their own.
+The edges of a shard_map lead from one array to each device's shard, and back, in program order. A shard is a piece of
+the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as custom calls with the
+shardings of their values in shardy's syntax: `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>` gives for each
+dimension the mesh axes that split it, the major one first. Not covered: axes that stay automatic, parts of axes, meshes
+with their own order of devices.
 """
 
 import math
@@ -40,8 +34,8 @@ from ligerdiag.hlo.xla_pb2 import (
     MeshAxesReplicaGroupListProto,
     MeshProto,
 )
-from ligerdiag.replay.interpreter.dtypes import have_same_bits
-from ligerdiag.replay.interpreter.scope import (
+from ligerdiag.replay.ops.dtypes import have_same_bits
+from ligerdiag.replay.ops.scope import (
     Array,
     Cell,
     Cells,
@@ -55,10 +49,10 @@ from ligerdiag.replay.interpreter.scope import (
 )
 
 type Groups = tuple[tuple[int, ...], ...]
-"""Device numbers, group by group; the order within a group is that of the data."""
+"""Device numbers by group; the order within a group is that of the data."""
 
 MAX_DEVICES = 1 << 20
-"""More than any machine has; an artifact that says so is damaged."""
+"""More than any machine has; an artifact with more is damaged."""
 
 _MAY_NAME_DEVICES = having(Trait.NAMES_DEVICES)
 
@@ -70,11 +64,11 @@ def check_replicas(module: HloModule) -> None:
 
 
 def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
-    """Returns the groups of a collective among that many devices. Not for collective-permute, which has pairs.
+    """Returns the groups of a collective, except collective-permute, which has pairs. devices: their number.
 
     Raises:
-        NotCoveredError: the groups name more than one replica.
-        ArtifactError: a device is missing, or in two groups.
+        NotCoveredError: if the groups name more than one replica.
+        ArtifactError: if a device is missing or in two groups.
     """
     listed = parse_groups(instruction.proto)
     everybody = tuple(range(devices))
@@ -89,14 +83,14 @@ def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
     named = [device for group in listed for device in group]
     if max(named) >= devices:
         raise NotCoveredError(f"device {max(named)} in a program for {devices} devices")
-    # a broadcast leaves out devices that get zeros, the others need all devices
+    # a broadcast may leave out devices, which get zeros; the others need all devices
     if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
         raise ArtifactError(f"the groups of `{instruction.name}` do not hold each of {devices} devices once")
     return listed
 
 
 def names_partitions(instruction: HloInstruction) -> bool:
-    """Returns whether a collective's ids are partition ids, rather than replica ids."""
+    """Returns whether a collective's ids are partition ids rather than replica ids."""
     proto = instruction.proto
     if proto.use_global_device_ids and not proto.channel_id:
         raise ArtifactError(f"`{instruction.name}` uses global device ids without a channel")
@@ -106,8 +100,7 @@ def names_partitions(instruction: HloInstruction) -> bool:
 
 
 def parse_groups(proto: HloInstructionProto) -> Groups:
-    """Parses replica groups in any of the forms that an instruction has, not interpreted; empty where there are
-    none."""
+    """Parses the replica groups from any of their forms, without interpreting the ids; empty if there are none."""
     if proto.HasField("iota_collective_device_list"):
         return _expand_iota(proto.iota_collective_device_list)
     if proto.collective_device_list.HasField("iota_replica_group_list"):
@@ -127,7 +120,8 @@ def _expand_iota(proto: IotaReplicaGroupListProto) -> Groups:
 
 
 def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
-    """The mesh is cut so that each (sub-)axis is a dimension; the ones named go last, as they are named."""
+    """Cuts the mesh so that each (sub-)axis is a dimension, and moves the named ones last, in the order of their
+    names."""
     sizes = [axis.size for axis in proto.mesh.axes]
     cuts: dict[int, set[int]] = {}
     """Axis number to the products of leading factors at which it is cut."""
@@ -161,7 +155,7 @@ def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
 
 
 def _place_on_mesh(mesh: MeshProto) -> Array:
-    """Device numbers in the mesh's row-major order."""
+    """Returns the device numbers in the mesh's row-major order."""
     total = math.prod(axis.size for axis in mesh.axes)
     ids: Array
     if mesh.device_ids:
@@ -188,8 +182,8 @@ def _split_rows(ids: Array) -> Groups:
 
 
 def take_shard(array: Array, placement: Placement, device: int) -> Array:
-    """Returns the part of the array on this device, numbered by partition id; raises ArtifactError when it is another
-    array."""
+    """Returns the shard of the array on this device, a partition id. Raises ArtifactError if the array has another
+    shape."""
     if array.shape != placement.shape:
         raise ArtifactError(f"an argument of shape {list(array.shape)} was compiled as {list(placement.shape)}")
     return array[tuple([slice(start, stop) for start, stop in placement.shards[device]])]
@@ -198,7 +192,7 @@ def take_shard(array: Array, placement: Placement, device: int) -> Array:
 def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
     """Returns the whole array; of several copies of a part the first device's counts, as in a `jax.Array`.
 
-    Raises ArtifactError where a part is missing.
+    Raises ArtifactError if a part is missing.
     """
     if len(shards) == 1:
         return shards[0]
@@ -214,7 +208,7 @@ def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
 
 
 def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
-    """Returns the whole array once more for each device whose copy of its part has other bits than the first
+    """Returns the whole array once more for each device whose copy of a part differs in bits from the first
     device's."""
     if len(shards) == 1:
         return []
@@ -241,11 +235,10 @@ class _Sharding:
     axes: dict[str, int]
     """Axis name to size, in the mesh's order."""
     dimensions: tuple[tuple[str, ...], ...]
-    """For each dimension the axes that it is split over."""
+    """For each dimension, the axes that split it."""
 
     def place(self, shape: tuple[int, ...]) -> Placement:
-        """Returns the placement of the shards of an array of this shape; a device's number is its place in the mesh,
-        last axis fastest."""
+        """Returns the placement of an array of this shape; devices are numbered in the mesh's row-major order."""
         sizes = tuple(self.axes.values())
         shards: list[tuple[tuple[int, int], ...]] = []
         for device in range(prod(sizes)):
@@ -263,7 +256,7 @@ class _Sharding:
 
 
 def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns each operand as every device has it inside of the shard_map."""
+    """Returns each operand split over the devices, as inside of the shard_map."""
     spread: dict[tuple[int, Placement], Spread] = {}
     found: list[Cells] = []
     for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):
@@ -288,7 +281,7 @@ def _cut(whole: Cell, placement: Placement, device: int) -> Shard:
 
 
 def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Each operand as one array again; of several copies of a part the first device's counts."""
+    """Returns each operand joined to one array; of several copies of a part the first device's counts."""
     shapes = list(leave.shape.tuple_shapes) or [leave.shape]
     joined: list[Cells] = []
     for operand, shape, sharding in zip(
@@ -307,7 +300,7 @@ def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) ->
 
 
 def _find_whole(operand: Cells, placement: Placement) -> Cell | None:
-    """Returns the array whose pieces all these are, each in its place; None where they are something else."""
+    """Returns the array whose pieces these are, each in its place; None if they are something else."""
     if not isinstance(operand, Spread) or len(operand.cells) != len(placement.shards):
         return None
     shards = [one for one in operand.cells if isinstance(one, Shard)]
@@ -333,7 +326,7 @@ def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list
             raise NotCoveredError("shard_map over a part of the mesh's axes")
         found.append(_Sharding(axes, dimensions))
     if len(found) != len(edge.operands):
-        raise NotCoveredError(f"shard_map whose shardings do not say where its values lie (`{edge.name}`)")
+        raise NotCoveredError(f"shard_map whose shardings do not place its values (`{edge.name}`)")
     return found
 
 

@@ -1,5 +1,6 @@
-"""A function's operations, made ready to be evaluated (without what nothing depends on, attributes read once), its
-activations, and what is said of an operation that cannot be evaluated.
+"""A function's operations prepared for evaluation, its activations, and errors that name an operation's line.
+
+Preparation drops operations whose results nothing needs, and reads attributes once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,13 @@ import numpy as np
 
 from ligerdiag.effects.libtriton import parse_successors
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.memory import Memory
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
+from ligerdiag.replay.triton_ir.launch_memory import Memory
+from ligerdiag.replay.triton_ir.operations.block_products import PRODUCTS
 from ligerdiag.replay.triton_ir.operations.conversions import CONVERSIONS
 from ligerdiag.replay.triton_ir.operations.floats import FLOATS
 from ligerdiag.replay.triton_ir.operations.integers import INTEGERS, Compute, Prepare
 from ligerdiag.replay.triton_ir.operations.mathematics import FUNCTIONS
-from ligerdiag.replay.triton_ir.operations.products import PRODUCTS
 from ligerdiag.replay.triton_ir.operations.shaping import CONSTANTS, SHAPING
 from ligerdiag.replay.triton_ir.values import Active, Value, select_programs, to_array
 
@@ -45,10 +46,10 @@ class Instruction:
 
     op: Operation
     compute: Compute | None
-    """Of a pure operation, read at its first evaluation."""
+    """Evaluates a pure operation; set at its first evaluation."""
     regions: tuple["Region", ...]
     memo: Any = None
-    """What its evaluation keeps for the next one."""
+    """State that one evaluation keeps for the next."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,18 +68,18 @@ class Code:
     function: Function
     blocks: list[Region]
     successors: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """By the index of a branch."""
+    """Index of a branch operation to the numbers of its target blocks."""
 
 
 class Library:
-    """The functions of a module, each made ready when it is first called."""
+    """The functions of a module, each prepared at its first call."""
 
     def __init__(self, functions: Mapping[str, Function], *, has_lines: bool) -> None:
         self.functions, self._has_lines = functions, has_lines
         self._codes: dict[str, Code] = {}
 
     def get(self, name: str) -> Code:
-        """Returns the function; raises NotCoveredError where the module has none of that name."""
+        """Returns the function of that name. Raises NotCoveredError if the module has none."""
         if name not in self._codes:
             function = self.functions.get(name)
             if function is None or not function.blocks:
@@ -125,7 +126,7 @@ def _make_regions(function: Function, op: Operation, live: frozenset[int]) -> tu
 
 
 def _find_live(function: Function) -> frozenset[int]:
-    """Operations that write, end a block, or compute what such an operation takes."""
+    """Returns the indices of operations that write or end a block, and of those whose results they need."""
     live: set[int] = set()
     needed: set[int] = set()
     while True:
@@ -146,7 +147,7 @@ def _find_live(function: Function) -> frozenset[int]:
 
 
 def prepare_pure(op: Operation, function: Function) -> Compute:
-    """Returns what computes a pure operation; raises NotCoveredError for one that is in no table."""
+    """Returns a function that computes a pure operation. Raises NotCoveredError for an unknown one."""
     if op.name in CONSTANTS:
         value = CONSTANTS[op.name](op, function)
         value.flags.writeable = False
@@ -157,7 +158,7 @@ def prepare_pure(op: Operation, function: Function) -> Compute:
 
 
 class LocatedError(NotCoveredError):
-    """A NotCoveredError that says its line already."""
+    """A NotCoveredError whose message already has the line."""
 
 
 @dataclass(slots=True, eq=False)
@@ -171,24 +172,25 @@ class Activation:
     memory: Memory | None
     """None in a combining function."""
     merges: bool = False
-    """Whether this block has run before."""
+    """Whether the current block has run before, so that inactive programs keep their values."""
     returned: list[tuple[Active, list[Value]]] = field(default_factory=list[tuple[Active, list[Value]]])
 
     def take(self, numbers: Sequence[int]) -> list[Value]:
-        """Returns these values."""
+        """Returns the values with these numbers."""
         return [self.values[number] for number in numbers]
 
     def put(self, numbers: Sequence[int], values: Sequence[Value], active: Active) -> None:
-        """Sets these values, of the active programs where the block has run before."""
+        """Sets the values with these numbers; only those of the active programs if the block has run before."""
         if len(numbers) != len(values):
-            raise NotCoveredError("an operation with another number of results than it gives")
+            raise NotCoveredError("an operation that returns another number of results than its type says")
         for number, value in zip(numbers, values, strict=True):
             old = self.values.get(number) if self.merges and active is not None else None
             self.values[number] = value if old is None or active is None else select_programs(active, value, old)
 
 
 class Captured(dict[int, Value]):
-    """The values of a combining function: its own, and scalars from around it, each for its program's elements."""
+    """The values of a combining function: its own, and scalars from outside, repeated for the elements of their
+    program."""
 
     def __init__(self, outer: dict[int, Value], programs: int, size: int) -> None:
         super().__init__()
@@ -197,7 +199,7 @@ class Captured(dict[int, Value]):
     def __missing__(self, number: int) -> Value:
         array = to_array(self._outer[number])
         if array.ndim > 1:
-            raise NotCoveredError("a combining function that takes a tensor from around it")
+            raise NotCoveredError("a combining function that uses a tensor from outside")
         if array.size > 1:
             array = np.repeat(np.broadcast_to(array, (self._programs,)), self._size // self._programs)
         self[number] = array
@@ -205,12 +207,12 @@ class Captured(dict[int, Value]):
 
 
 def narrow_active(active: Active, gate: Array, programs: int) -> Active:
-    """Returns the active programs where the condition holds."""
+    """Returns the active programs for which the condition is true."""
     chosen = np.broadcast_to(gate, (programs,))
     chosen = chosen if active is None else chosen & active
     return None if bool(chosen.all()) else chosen
 
 
-def say_place(op: Operation | None) -> str:
-    """Returns the place of an operation, to be put behind what is said of it."""
+def render_place(op: Operation | None) -> str:
+    """Returns the line of an operation as a suffix for messages; empty if unknown."""
     return f" ({op.place.file}:{op.place.line})" if op is not None and op.place is not None else ""

@@ -1,12 +1,11 @@
-"""Evaluates functions for all programs of a batch: control flow, and the operations that reach beyond their operands.
+"""Evaluates functions for all programs of a batch: control flow, calls and combining functions.
 
-1. `active` says which programs are at an operation. Where a condition differs between programs, both ways are run,
-   each for its own programs, and what they hand on is put together. Values of programs that are not at an operation
-   have no meaning.
-2. A loop whose bounds agree runs once for all programs; any other one until no program is left in it.
-3. Of a function with several blocks, the first block that programs wait at runs next. A block that runs again leaves
-   the values of programs that have been there before.
-4. A combining function of a reduction is run with elements for programs, and reaches no memory.
+`active` says which programs run an operation. If a condition differs between programs, both branches run, each for its
+own programs, and their results are merged. The values of programs that do not run an operation are meaningless. A loop
+whose bounds agree runs once for all programs; any other loop runs until no program is left in it. Of a function with
+several blocks, the first block at which programs wait runs next; a block that runs again keeps the values of the
+programs that have already passed it. A combining function of a reduction runs with the elements as its programs and
+cannot access memory.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ligerdiag.effects.ttir_module import Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.code import (
     PURE,
     Activation,
@@ -25,12 +24,12 @@ from ligerdiag.replay.triton_ir.code import (
     Region,
     narrow_active,
     prepare_pure,
-    say_place,
+    render_place,
 )
-from ligerdiag.replay.triton_ir.memory import Memory
-from ligerdiag.replay.triton_ir.operations import reductions
+from ligerdiag.replay.triton_ir.launch_memory import Memory
+from ligerdiag.replay.triton_ir.memory_operations import evaluate_memory_operation
+from ligerdiag.replay.triton_ir.operations import block_reductions
 from ligerdiag.replay.triton_ir.operations.shaping import CONSTANTS
-from ligerdiag.replay.triton_ir.reach import reach
 from ligerdiag.replay.triton_ir.values import (
     Active,
     Value,
@@ -40,7 +39,8 @@ from ligerdiag.replay.triton_ir.values import (
 
 MOST_CALLS = 64
 MOST_WAITING = 1000
-"""Rounds of a loop with atomic operations that a batch of several programs may make: one may wait for another."""
+"""The most rounds of a loop with atomic operations in a batch of several programs: beyond, one seems to wait for
+another."""
 
 
 class WaitingError(Exception):
@@ -99,7 +99,7 @@ class KernelEvaluator:
             raise NotCoveredError(f"a block that ends in {op.name}")
         passed = frame.take(op.operands[expected - 1 :])
         if len(passed) != sum(len(blocks[target].arguments) for target in targets):
-            raise NotCoveredError("a branch whose targets could not be told")
+            raise NotCoveredError("a branch with unknown targets")
         gates: list[Array | None] = [None]
         if expected == 2:
             gate = to_array(frame.values[op.operands[0]])
@@ -122,7 +122,7 @@ class KernelEvaluator:
                 waiting[target] = chosen
 
     def _run_body(self, frame: Activation, body: Sequence[Instruction], active: Active) -> list[Value]:
-        """Returns what the terminator hands on."""
+        """Runs the operations of a block; returns the operands of its terminator."""
         op: Operation | None = None
         try:
             for instruction in body:
@@ -141,11 +141,11 @@ class KernelEvaluator:
         except LocatedError:
             raise
         except NotCoveredError as error:
-            raise LocatedError(f"{error}{say_place(op)}") from error
+            raise LocatedError(f"{error}{render_place(op)}") from error
         except (ValueError, TypeError, IndexError, KeyError, AttributeError, ArithmeticError) as error:
             name = op.name if op is not None else "an operation"
             raise LocatedError(
-                f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:160]}){say_place(op)}"
+                f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:160]}){render_place(op)}"
             ) from error
         return []
 
@@ -171,7 +171,7 @@ class KernelEvaluator:
             case name if name in _SILENT:
                 results: Sequence[Value] = []
             case _:
-                results = reach(frame, instruction, self._memory.numbers, self._grid, active)
+                results = evaluate_memory_operation(frame, instruction, self._memory.numbers, self._grid, active)
         frame.put(op.results, results, active)
 
     def _run_region(self, frame: Activation, region: Region, values: Sequence[Value], active: Active) -> list[Value]:
@@ -278,10 +278,10 @@ class KernelEvaluator:
 
         values = frame.take(op.operands)
         if op.name == "tt.map_elementwise":
-            return list(reductions.map_elements(op, function, values, combine))
+            return list(block_reductions.map_elements(op, function, values, combine))
         if instruction.memo is None:
-            instruction.memo = reductions.find_ufunc(self._library.functions, function, op)
-        apply = reductions.reduce if op.name == "tt.reduce" else reductions.scan
+            instruction.memo = block_reductions.find_ufunc(self._library.functions, function, op)
+        apply = block_reductions.reduce if op.name == "tt.reduce" else block_reductions.scan
         return list(apply(op, function, instruction.memo, values, combine))
 
 

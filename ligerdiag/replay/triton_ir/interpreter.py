@@ -1,13 +1,11 @@
 """Evaluates a launch of a kernel's Triton IR in NumPy.
 
-1. Programs run in batches, in the order of the grid (x changes fastest) or its reverse. A batch is as many programs
-   as make the largest block of the kernel fill `batch_bytes`.
-2. After each batch the bytes that its programs accessed are held against each other. Where programs meet
-   (`meetings`), the batch is taken back and its programs run one by one, in order; so every outcome is that of one
-   order of whole programs.
-3. Only arguments that the kernel may write, and those that share memory with them, are looked at for meetings.
-4. Of meetings across batches only a report is made: batches follow each other anyway.
-5. Where programs are to run together, no batch is taken back. A program that then waits for another one is not covered.
+Programs run in batches, in the order of the grid (x changes fastest) or its reverse. A batch has as many programs as
+make the kernel's largest block fill `batch_bytes`. After each batch, the bytes that its programs accessed are compared.
+If programs meet (see `meetings`), the batch is undone and its programs run one by one, in order, so every outcome is
+that of one order of whole programs. Only arguments that the kernel may write, and those that share memory with them,
+are examined for meetings. Meetings across batches are only reported, because batches run one after the other anyway. If
+programs have to run concurrently, no batch is undone; a program that then waits for another one is not covered.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +19,11 @@ import numpy as np
 from ligerdiag.effects.access import Access as Effect
 from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects
 from ligerdiag.effects.ttir_module import Function, TtirModule
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.atomic_order import find_atomic_order
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
+from ligerdiag.replay.triton_ir.access_windows import make_address
 from ligerdiag.replay.triton_ir.code import Library
 from ligerdiag.replay.triton_ir.control import KernelEvaluator, WaitingError
+from ligerdiag.replay.triton_ir.launch_memory import Buffer, Journal, Memory, WrittenBytes, make_buffer
 from ligerdiag.replay.triton_ir.meetings import (
     MOST_RUNS,
     Overlap,
@@ -32,16 +31,14 @@ from ligerdiag.replay.triton_ir.meetings import (
     Traffic,
     add_traffic,
     describe_meeting,
-    find_drawn,
     find_meetings,
     find_meetings_by_place,
+    find_ordered_atomics,
     make_traffic,
 )
-from ligerdiag.replay.triton_ir.memory import Buffer, Journal, Memory, make_buffer
+from ligerdiag.replay.triton_ir.memory_operations import find_atomic_order
 from ligerdiag.replay.triton_ir.outcome import Argument, Descriptor, GridOptions, GridOutcome, Meeting, OutOfBounds
-from ligerdiag.replay.triton_ir.unwritten import WrittenBytes
 from ligerdiag.replay.triton_ir.values import BlockPointer, Value, ValueType, parse_type
-from ligerdiag.replay.triton_ir.windows import make_address
 
 DEFAULT = GridOptions()
 MOST_PROGRAMS = 1 << 26
@@ -57,21 +54,21 @@ def run_grid(
     *,
     options: GridOptions = DEFAULT,
 ) -> GridOutcome:
-    """Runs programs of the kernel `entry`; arrays among the arguments are overwritten.
+    """Runs programs of the kernel `entry`, which overwrites arrays among the arguments.
 
-    arguments: one for each of the function's, in order: a C-contiguous array for a pointer, a number for a scalar. Arrays
-    may share memory. Raises NotCoveredError, then what stands in the arrays has no meaning.
+    arguments: in the function's order, a C-contiguous array for a pointer, a number for a scalar. Arrays may share
+    memory. Raises NotCoveredError; the arrays' contents are then undefined.
     """
     return _Launch(module, entry, arguments, grid, options).run()
 
 
 def find_accesses(module: TtirModule, entry: str) -> Sequence[Effect]:
-    """Returns what the kernel `entry` does through each of its arguments."""
-    return _keep(module).find_effects(module, entry).accesses
+    """Returns how the kernel `entry` accesses memory through each of its arguments."""
+    return _get_state(module).find_effects(module, entry).accesses
 
 
-class _Kept:
-    """What launches of one module share."""
+class _ModuleState:
+    """State that the launches of one module share."""
 
     def __init__(self, module: TtirModule) -> None:
         self.library = Library(module.functions, has_lines=module.has_lines)
@@ -86,18 +83,18 @@ class _Kept:
         return self._effects[entry]
 
 
-_KEPT: WeakKeyDictionary[TtirModule, _Kept] = WeakKeyDictionary()
+_MODULE_STATES: WeakKeyDictionary[TtirModule, _ModuleState] = WeakKeyDictionary()
 
 
-def _keep(module: TtirModule) -> _Kept:
-    if module not in _KEPT:
-        _KEPT[module] = _Kept(module)
-    return _KEPT[module]
+def _get_state(module: TtirModule) -> _ModuleState:
+    if module not in _MODULE_STATES:
+        _MODULE_STATES[module] = _ModuleState(module)
+    return _MODULE_STATES[module]
 
 
 @dataclass(slots=True, eq=False)
-class _Seen:
-    """Observations of the batches that are done."""
+class _Observations:
+    """Observations of the batches so far."""
 
     sites: Sites = field(default_factory=Sites)
     traffic: list[Traffic] = field(default_factory=list[Traffic])
@@ -137,14 +134,14 @@ class _Launch:
             for number, (argument, value) in enumerate(zip(arguments, function.arguments, strict=True))
         ]
         watched = _find_watched(module, entry, self._buffers) if options.records_meetings else frozenset[int]()
-        kept = _keep(module)
+        kept = _get_state(module)
         sizes = {n: b.data.size for n, b in enumerate(self._buffers) if n in options.tracked and b is not None}
         self._written = WrittenBytes(sizes, kept.order.updates) if sizes else None
         self._memory = Memory(self._buffers, watched, self._written)
         self._ordered = kept.order.ordered
         self._evaluator = KernelEvaluator(kept.library, self._memory, grid, options.most_rounds)
         self._batch = max(2 if options.together else 1, min(MOST_IN_BATCH, options.batch_bytes // kept.largest))
-        self._seen = _Seen()
+        self._observed = _Observations()
 
     def run(self) -> GridOutcome:
         numbers = np.arange(prod(self._grid), dtype=np.int64)
@@ -160,7 +157,7 @@ class _Launch:
             return self._conclude()
 
     def _run_batch(self, numbers: Array) -> None:
-        """See 2 above."""
+        """Runs a batch; if its programs meet, undoes it and runs them one by one."""
         memory = self._memory
         is_alone = numbers.size == 1
         memory.numbers, memory.journal = numbers, Journal()
@@ -169,25 +166,25 @@ class _Launch:
         try:
             self._evaluator.run(self._entry, self._values)
         except WaitingError:
-            meets = self._seen.waited = True
+            meets = self._observed.waited = True
             if is_alone or self._options.together:
                 raise NotCoveredError("a program that waits for another one") from None
             traffic = None
         else:
-            traffic = make_traffic(memory.journal.accesses, self._seen.sites, self._buffers, numbers)
+            traffic = make_traffic(memory.journal.accesses, self._observed.sites, self._buffers, numbers)
             meets = not is_alone and not self._options.together and bool(find_meetings(traffic))
         if meets:
-            memory.journal.take_back()
+            memory.journal.undo()
             if self._written is not None:
-                self._written.take_back()
-            self._seen.sequential += numbers.size
+                self._written.undo()
+            self._observed.sequential += numbers.size
             for number in range(numbers.size):
                 self._run_batch(numbers[number : number + 1])
             return
         self._commit(memory.journal, traffic)
 
     def _commit(self, journal: Journal, traffic: Traffic | None) -> None:
-        seen = self._seen
+        seen = self._observed
         if self._written is not None:
             self._written.commit()
         seen.used_atomics |= journal.used_atomics
@@ -206,20 +203,20 @@ class _Launch:
             seen.traffic.clear()
 
     def _conclude(self) -> GridOutcome:
-        seen = self._seen
+        seen = self._observed
         meetings: list[Meeting] = []
         if seen.traffic:
             found = find_meetings_by_place(add_traffic(seen.traffic), self._buffers)
             meetings = [describe_meeting(meeting, seen.sites, self._buffers) for meeting in found[:MOST_MEETINGS]]
-        drawn = list[Overlap]()
+        ordered_atomics = list[Overlap]()
         if seen.traffic and self._ordered:
-            drawn = find_drawn(add_traffic(seen.traffic), seen.sites, self._ordered)
+            ordered_atomics = find_ordered_atomics(add_traffic(seen.traffic), seen.sites, self._ordered)
         return GridOutcome(
             used_atomics=seen.used_atomics,
             meeting=tuple(meetings) or None,
-            drawn=tuple([describe_meeting(one, seen.sites, self._buffers) for one in drawn]),
+            ordered_atomics=tuple([describe_meeting(one, seen.sites, self._buffers) for one in ordered_atomics]),
             waited=seen.waited,
-            old=self._written.list_old() if self._written is not None else (),
+            unwritten_reads=self._written.list_unwritten_reads() if self._written is not None else (),
             meetings_known=seen.known and self._options.records_meetings,
             out_of_bounds=tuple(seen.outside.values()),
             printed=tuple(line for _, line in sorted(seen.printed, key=lambda pair: pair[0])),
@@ -275,8 +272,9 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
 
 
 def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | None]) -> frozenset[int]:
-    """See 3 above."""
-    effects = _keep(module).find_effects(module, entry)
+    """Returns the arguments that are examined for meetings: those that the kernel may write, and those that share
+    memory with them."""
+    effects = _get_state(module).find_effects(module, entry)
     written = [
         buffer
         for buffer, access in zip(buffers, effects.accesses, strict=True)
@@ -294,7 +292,7 @@ def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | Non
 
 
 def _find_largest(functions: Iterable[Function]) -> int:
-    """Bytes of the largest block of a kernel, per program."""
+    """Returns the bytes per program of the largest block of a kernel."""
     sizes = [8]
     for function in functions:
         for text in function.types.values():

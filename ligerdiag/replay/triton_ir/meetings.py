@@ -1,11 +1,9 @@
-"""Do programs touch each other's bytes?
+"""Finds programs that touch each other's bytes.
 
-1. A run is consecutive bytes that one program accessed, at their place in this process, whatever the argument:
-   arguments may share memory.
-2. Programs meet where one writes a byte that another one reads or writes. Two atomic accesses do not meet; an atomic
-   one and another do.
-3. Of a read that is the same for all programs of a batch, only the first and the last program are noted: if the
-   writer is one of them, the other meets it.
+A run is a range of consecutive bytes that one program accessed, by address in this process, whatever the argument,
+because arguments may share memory. Programs meet where one writes a byte that another one reads or writes. Two atomic
+accesses do not meet; an atomic and a plain one do. If all programs of a batch read the same bytes, only the first and
+the last are recorded: if the writer is one of them, the other one meets it.
 """
 
 from collections.abc import Sequence
@@ -14,19 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from ligerdiag.effects.ttir_module import Operation
-from ligerdiag.replay.interpreter.scope import Array
-from ligerdiag.replay.triton_ir.memory import Buffer, LoggedAccess
+from ligerdiag.replay.ops.scope import Array
+from ligerdiag.replay.triton_ir.access_windows import Window
+from ligerdiag.replay.triton_ir.launch_memory import Buffer, LoggedAccess
 from ligerdiag.replay.triton_ir.outcome import Meeting
-from ligerdiag.replay.triton_ir.windows import Window
 
 MOST_RUNS = 1 << 22
-"""Of a launch; beyond, meetings across batches are not known."""
+"""The most runs of a launch; with more, meetings across batches are unknown."""
 MOST_EXAMPLES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """Run k: bytes start[k] to stop[k] (excluded) of program[k], by the operation site[k]. All i64[runs]."""
+    """Runs of bytes: run k is start[k] to stop[k] (exclusive) of program[k], by the operation site[k]. All
+    i64[runs]."""
 
     start: Array
     stop: Array
@@ -37,7 +36,7 @@ class Runs:
         return self.start.size
 
     def pick(self, chosen: Array) -> "Runs":
-        """Returns these runs."""
+        """Returns the runs at these positions."""
         return Runs(
             start=self.start[chosen], stop=self.stop[chosen], program=self.program[chosen], site=self.site[chosen]
         )
@@ -57,7 +56,7 @@ def concatenate(parts: Sequence[Runs]) -> Runs:
 
 
 def make_runs(access: LoggedAccess, site: int, buffer: Buffer, programs: Array) -> Runs:
-    """Returns the runs of one access; programs: numbers in the grid, of the batch's."""
+    """Returns the runs of one access. programs: the numbers in the grid of the batch's programs."""
     if access.window is None:
         start, length = access.offsets, access.width
         owners = access.programs
@@ -73,7 +72,7 @@ def make_runs(access: LoggedAccess, site: int, buffer: Buffer, programs: Array) 
 
 
 def _expand(window: Window, width: int) -> tuple[Array, int]:
-    """Returns the starts of runs, [programs, runs], and their length."""
+    """Returns the starts of the runs of a window, [programs, runs], and their length in bytes."""
     start, length = window.starts[:, np.newaxis], width
     axes = sorted(
         (abs(step), step, count) for step, count in zip(window.steps, window.counts, strict=True) if count > 1 and step
@@ -89,7 +88,7 @@ def _expand(window: Window, width: int) -> tuple[Array, int]:
 
 
 def merge(runs: Runs, *, by_site: bool = True) -> Runs:
-    """Returns runs that do not overlap within a program, or within what one operation accesses for a program."""
+    """Joins overlapping runs of each program; by_site: only runs of the same operation."""
     if len(runs) < 2:
         return runs
     order = np.lexsort((runs.start, runs.site, runs.program) if by_site else (runs.start, runs.program))
@@ -104,7 +103,7 @@ def merge(runs: Runs, *, by_site: bool = True) -> Runs:
 
 
 def _accumulate_stops(runs: Runs, group: Array) -> Array:
-    """The furthest stop so far, within each group; groups are numbered one after the other."""
+    """Returns the running maximum of the stops within each group; groups are numbered consecutively."""
     low = int(runs.start.min())
     span = int(runs.stop.max()) - low + 1
     if span < (1 << 62) // (int(group[-1]) + 1):
@@ -118,7 +117,7 @@ def _accumulate_stops(runs: Runs, group: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Traffic:
-    """Runs of some programs, by what they are."""
+    """Runs of some programs, by kind of access."""
 
     reads: Runs
     writes: Runs
@@ -126,11 +125,11 @@ class Traffic:
 
 
 type Site = tuple[str, int, Operation]
-"""Kind of the access, argument, and operation."""
+"""(kind of the access, argument, operation)."""
 
 
 class Sites:
-    """The operations that accessed something, by number."""
+    """The operations that accessed memory, by number."""
 
     def __init__(self) -> None:
         self.all: list[Site] = []
@@ -160,7 +159,8 @@ def make_traffic(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Bytes start to stop (excluded), in this process, that `writer` writes and `other` accesses: programs of the grid."""
+    """Bytes start to stop (exclusive), by address in this process, that program `writer` writes and program `other`
+    accesses."""
 
     start: int
     stop: int
@@ -168,11 +168,11 @@ class Overlap:
     other: int
     writes: Runs
     others: Runs
-    """What was looked through, for the operations."""
+    """The runs that were compared, for finding the operations."""
 
 
 def find_meetings(traffic: Traffic) -> list[Overlap]:
-    """Returns some meetings; none only where there are none."""
+    """Returns some meetings; an empty list only if there are none."""
     writes, atomics = (
         runs.pick(np.argsort(runs.start, kind="stable"))
         for runs in (merge(runs, by_site=False) for runs in (traffic.writes, traffic.atomics))
@@ -188,7 +188,7 @@ def find_meetings(traffic: Traffic) -> list[Overlap]:
 
 
 def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -> list[Overlap]:
-    """Returns some meetings in each part of memory where programs meet: a part is a buffer, with those that overlap it."""
+    """Returns some meetings in each part of memory where programs meet; a part is a set of overlapping buffers."""
     parts: list[list[int]] = []
     for buffer in sorted((one for one in buffers if one is not None), key=lambda one: one.address):
         stop = buffer.address + buffer.data.size
@@ -209,8 +209,8 @@ def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -
     ]
 
 
-def find_drawn(traffic: Traffic, sites: Sites, ordered: frozenset[int]) -> list[Overlap]:
-    """Returns some meetings of atomic operations of several programs, one of them at least with its id in `ordered`."""
+def find_ordered_atomics(traffic: Traffic, sites: Sites, ordered: frozenset[int]) -> list[Overlap]:
+    """Returns some meetings of atomic operations of two programs, at least one of which has its id in `ordered`."""
     is_ordered = np.array([id(op) in ordered for _, _, op in sites.all])
     chosen = traffic.atomics.pick(np.flatnonzero(is_ordered[traffic.atomics.site])) if len(traffic.atomics) else None
     if chosen is None or not len(chosen):
@@ -224,7 +224,7 @@ def _pick_within(runs: Runs, start: int, stop: int) -> Runs:
 
 
 def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
-    """runs: by start, those of one program apart from each other."""
+    """Finds overlaps of runs of different programs. runs: sorted by start, disjoint within each program."""
     if len(runs) < 2:
         return []
     reach = np.maximum.accumulate(runs.stop)
@@ -237,9 +237,10 @@ def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
 
 
 def _meet(writers: Runs, by_site: Runs, others: Runs) -> list[Overlap]:
-    """writers: by start, those of one program apart from each other.
+    """Finds overlaps of `writers` and `others` of different programs.
 
-    Where they are all apart, the writers between `low` and `high` are those that a run overlaps, and no others.
+    writers: sorted by start, disjoint within each program. If all are disjoint, a run overlaps exactly the writers
+    between `low` and `high`.
     """
     if not len(writers) or not len(others):
         return []
@@ -275,7 +276,7 @@ def _describe(one: tuple[Runs, int], two: tuple[Runs, int], writes: Runs, access
 
 
 def describe_meeting(overlap: Overlap, sites: Sites, buffers: Sequence[Buffer | None]) -> Meeting:
-    """Returns what is said of a meeting."""
+    """Returns the description of a meeting: arguments, programs and lines."""
     write = sites.all[_find_site(overlap.writes, overlap.writer, overlap)]
     other = sites.all[_find_site(overlap.others, overlap.other, overlap)]
     buffer = buffers[write[1]]
@@ -287,7 +288,6 @@ def describe_meeting(overlap: Overlap, sites: Sites, buffers: Sequence[Buffer | 
         other_writes=other[0] != "load",
         first_byte=overlap.start - (buffer.address if buffer is not None else 0),
         bytes=overlap.stop - overlap.start,
-        has_atomics="atomic" in (write[0], other[0]),
         place=write[2].place,
         other_place=other[2].place,
     )
@@ -299,7 +299,7 @@ def _find_site(runs: Runs, program: int, overlap: Overlap) -> int:
 
 
 def add_traffic(parts: Sequence[Traffic]) -> Traffic:
-    """Returns all of it; the parts are of different programs."""
+    """Joins the traffic of different programs."""
     return Traffic(
         reads=concatenate([part.reads for part in parts]),
         writes=concatenate([part.writes for part in parts]),

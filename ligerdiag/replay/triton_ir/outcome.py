@@ -1,4 +1,4 @@
-"""Options of a launch, and what was seen of it beyond the numbers that it wrote."""
+"""Options of a launch, and observations of it beyond the numbers that it wrote."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.replay.interpreter.scope import Array
+from ligerdiag.replay.ops.scope import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Descriptor:
-    """An argument that is a tensor descriptor made by the host; the block's shape stands in the function's type."""
+    """An argument that is a tensor descriptor made by the host; the function's type has the block's shape."""
 
     array: Array
     shape: tuple[int, ...]
@@ -31,23 +31,24 @@ class GridOptions:
     """How a launch is evaluated."""
 
     order: Literal["grid", "reverse"] = "grid"
-    """Of programs; x changes fastest."""
+    """Order of the programs; in `grid`, x changes fastest."""
     programs: Sequence[int] | None = None
     """Linear numbers (x + width * (y + height * z)) of the programs that run; all where None."""
     batch_bytes: int = 8 << 20
-    """About so many bytes for the largest values of the programs of a batch; small enough for a core's cache is fast."""
+    """About the bytes of the largest value of all programs of a batch; fast if they fit into a core's cache."""
     records_meetings: bool = True
-    """Whether bytes that several programs touch are looked for; where not, batches of programs that might meet are wrong."""
+    """Whether to look for bytes that several programs touch; if not, results are wrong for programs that meet within a
+    batch."""
     most_rounds: int = 1 << 24
-    """Of one loop."""
+    """The most rounds of one loop."""
     together: bool = False
-    """The programs of a batch run at the same time, operation by operation, also where they meet: one of the orders in which
-    their accesses to memory may come."""
+    """Whether the programs of a batch run concurrently, operation by operation, even where they meet: one possible
+    order of their accesses."""
     first_stays: bool = False
-    """Where programs store to the same bytes in one operation, the first program's value stays: the stores land in another
-    order than the operations before them. Programs whose condition does not hold go on first."""
+    """Whether the first program's value stays if programs store to the same bytes in one operation: the stores land in
+    another order than the operations before them. Programs whose condition does not hold run first."""
     tracked: frozenset[int] = frozenset()
-    """Numbers of the arguments of which is noted what is read before anybody has written it."""
+    """Numbers of the arguments whose reads of unwritten bytes are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,27 +61,25 @@ class Meeting:
     """Number of the argument through which the other program read or wrote."""
     writer: int
     other: int
-    """Linear number of the program."""
+    """Linear number of the other program."""
     other_writes: bool
     first_byte: int
-    """Counted from the start of `argument`."""
+    """Offset from the start of `argument`."""
     bytes: int
-    has_atomics: bool
-    """Whether one of the two accesses is atomic."""
     place: SourceLine | None
-    """The write."""
+    """Line of the write."""
     other_place: SourceLine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OldBytes:
+class UnwrittenBytes:
     """Bytes of an argument that were read before any program had written them."""
 
     argument: int
     mask: Array
     """bool[bytes]"""
     is_atomic: bool
-    """The first read is an atomic operation's, which updates what it reads; so are the others here the first one's."""
+    """Whether the first read is that of an atomic update. The fields below describe the first read, too."""
     program: int
     first_byte: int
     place: SourceLine | None
@@ -91,37 +90,37 @@ class OutOfBounds:
     """Accesses past an argument's bytes by one operation of the kernel: the loads give zero, the stores are dropped."""
 
     argument: int | None
-    """None where the pointer is of no argument."""
+    """None if the pointer belongs to no argument."""
     kind: Literal["load", "store", "atomic"]
     first_byte: int
-    """Offset, from the argument's start, of the first such access; may be negative."""
+    """Offset of the first such access from the argument's start; may be negative."""
     width: int
     """Bytes of an element."""
     count: int
-    """Elements, of all programs."""
+    """Number of elements, over all programs."""
     program: int
-    """The first program that does it."""
+    """The first program with such an access."""
     place: SourceLine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOutcome:
-    """What a launch did beyond writing its arguments."""
+    """The observations of a launch."""
 
     used_atomics: bool = False
     meeting: tuple[Meeting, ...] | None = None
-    """At most some for each pair of operations, atomics against atomics left out; None where no programs meet."""
-    drawn: tuple[Meeting, ...] = ()
-    """Some pairs of programs whose atomic operations meet, of those that `atomic_order` lists: the order of the programs may
-    show in more than rounding."""
-    old: tuple[OldBytes, ...] = ()
-    """Of the tracked arguments."""
+    """Examples of meetings, except of two atomics; None if no programs meet."""
+    ordered_atomics: tuple[Meeting, ...] = ()
+    """Examples of programs whose order-dependent atomics (see `find_atomic_order`) meet: their order may show in more
+    than rounding."""
+    unwritten_reads: tuple[UnwrittenBytes, ...] = ()
+    """Reads of unwritten bytes of the tracked arguments."""
     meetings_known: bool = True
-    """Whether meetings across batches were looked for in full."""
+    """Whether the search for meetings across batches is complete."""
     out_of_bounds: tuple[OutOfBounds, ...] = ()
     waited: bool = False
-    """A program seemed to wait for another one of its batch, as at a lock."""
+    """Whether a program seemed to wait for another one of its batch, as at a lock."""
     printed: tuple[str, ...] = ()
     failed_asserts: tuple[str, ...] = ()
     sequential_programs: int = 0
-    """Programs that were evaluated one by one, as they met."""
+    """Number of programs that ran one by one because they met."""

@@ -1,15 +1,13 @@
-"""Values of Triton IR for all programs of a batch: types, arrays, and sums that are not computed until they are needed.
+"""Values of Triton IR for all programs of a batch: types, arrays, and sums whose elements are computed only on demand.
 
-1. A value of type `tensor<AxBxT>` is an array of shape [programs, A, B], a scalar one of shape [programs]. An axis
-   along which all elements are the same may be 1 long, the axis of programs among them: broadcasting is NumPy's.
-2. A pointer is an address, an i64: argument number n has the addresses around (n + 1) * 2**44. So pointers can be
-   selected among, loaded, stored, and turned into integers like any number, and an access says which argument it is
-   of.
-3. A `Sum` is an array of integers or addresses as terms that are added up when somebody needs the elements: a row's
-   address and the columns' offsets stay apart, and a load sees that it is of consecutive bytes.
+A value of type `tensor<AxBxT>` is an array of shape [programs, A, B], a scalar one of shape [programs]. An axis along
+which all elements are equal may have length 1, including the axis of programs; NumPy broadcasts it. A pointer is an
+address, an i64: argument n has the addresses around (n + 1) * 2**44. So programs can select, load, store and convert
+pointers like any integers, and each access identifies its argument. A `Sum` keeps integers or addresses as terms that
+are added only when the elements are needed: a row's address and the columns' offsets stay separate, and a load can see
+that its bytes are consecutive.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,15 +18,15 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.effects.libtriton import parse_element, parse_pointee, parse_shape
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 
 type DType = np.dtype[Any]
 
 MOST_ELEMENTS = 1 << 22
-"""Of a tensor; Triton's own limit is 2**20."""
+"""The most elements of a tensor; Triton's own limit is 2**20."""
 
 REGION_BITS = 44
-"""Addresses of an argument: 2 above."""
+"""Each argument has a region of 2**44 addresses."""
 
 _DTYPES: dict[str, DType] = {
     "i1": np.dtype(np.bool_),
@@ -56,12 +54,12 @@ class ValueType:
 
     text: str
     shape: tuple[int, ...]
-    """() of a scalar; the block's of a block pointer or tensor descriptor."""
+    """() for a scalar; the shape of the block for a block pointer or tensor descriptor."""
     element: str
     dtype: DType | None
-    """Of an element, i64 of a pointer; None of block pointers, descriptors, and types that are not covered."""
+    """Dtype of an element, i64 for a pointer; None for block pointers, descriptors, and types that are not covered."""
     pointee: str
-    """Type of one element that is pointed to; empty where the type is no pointer."""
+    """Type of one element behind a pointer; empty if the type is no pointer."""
 
     @property
     def is_pointer(self) -> bool:
@@ -69,7 +67,7 @@ class ValueType:
         return bool(self.pointee) and self.dtype is not None
 
     def get_dtype(self) -> DType:
-        """Returns the elements' dtype; raises NotCoveredError for a type without."""
+        """Returns the elements' dtype. Raises NotCoveredError if the type has none."""
         if self.dtype is None:
             raise NotCoveredError(f"a value of type {self.text[:80]}")
         return self.dtype
@@ -77,7 +75,7 @@ class ValueType:
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> ValueType:
-    """Returns the type that MLIR prints like this; raises NotCoveredError for tensors that are absurdly large."""
+    """Parses a type as MLIR prints it. Raises NotCoveredError for absurdly large tensors."""
     shape, element = parse_shape(text), parse_element(text)
     if prod(shape) > MOST_ELEMENTS:
         raise NotCoveredError(f"a tensor of {prod(shape)} elements")
@@ -88,51 +86,51 @@ def parse_type(text: str) -> ValueType:
 
 
 def find_dtype(element: str) -> DType:
-    """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`; raises NotCoveredError."""
+    """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`. Raises NotCoveredError."""
     if element.startswith("!tt.ptr"):
         return np.dtype(np.int64)
-    name = element.lstrip("su") if element[:2] in ("si", "ui") else element  # of a descriptor's elements
+    name = element.lstrip("su") if element[:2] in ("si", "ui") else element  # signedness of a descriptor's elements
     if name not in _DTYPES:
         raise NotCoveredError(f"elements of type {element[:80]}")
     return _DTYPES[name]
 
 
 def is_float(dtype: DType) -> bool:
-    """Whether the dtype is a floating point one, narrow ones included."""
+    """Returns whether the dtype is a floating point one, including narrow ones."""
     return dtype.kind == "f" or dtype in _NARROW
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Whether arithmetic in this dtype is arithmetic in f32, rounded."""
+    """Returns whether arithmetic in this dtype runs in f32 and is then rounded."""
     return dtype in _NARROW
 
 
 @dataclass(slots=True, eq=False)
 class Sum:
-    """An array of integers that is the sum of terms; see 3 above."""
+    """An array of integers that is a sum of terms, added on demand."""
 
     terms: tuple[Array, ...]
-    """i64, of one rank."""
+    """i64 arrays of one rank that broadcast."""
     dtype: DType
-    """The sum does not overflow it."""
+    """Dtype of the elements, which the sum does not overflow."""
     low: int
-    """No element is below."""
+    """A lower bound of the elements."""
     high: int
-    """No element is above."""
+    """An upper bound of the elements."""
     _array: Array | None = field(default=None)
 
     @property
     def ndim(self) -> int:
-        """Rank of the array, with the axis of programs."""
+        """Rank of the array, including the axis of programs."""
         return self.terms[0].ndim
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array that the terms add up to."""
+        """Shape of the array."""
         return np.broadcast_shapes(*(term.shape for term in self.terms))
 
     def to_array(self) -> Array:
-        """Returns the sum."""
+        """Returns the elements."""
         if self._array is None:
             total = self.terms[0]
             for term in self.terms[1:]:
@@ -143,7 +141,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockPointer:
-    """What `tt.make_tensor_ptr` and `tt.make_tensor_descriptor` return; sizes and strides are of shape [programs]."""
+    """A block pointer or tensor descriptor; its arrays have the shape [programs]."""
 
     base: Array
     """Address."""
@@ -151,14 +149,14 @@ class BlockPointer:
     strides: tuple[Array, ...]
     """In elements."""
     offsets: tuple[Array, ...]
-    """In elements; of a descriptor zeros."""
+    """In elements; zeros for a descriptor."""
     pads_nan: bool = False
-    """Of a descriptor: what stands outside of the tensor."""
+    """Whether a descriptor's elements outside of the tensor are NaN rather than 0."""
 
 
 type Value = Array | Sum | BlockPointer
 type Active = Array | None
-"""bool[programs]: the programs that are at an operation; None where all are."""
+"""bool[programs]: the programs that run an operation; None for all."""
 
 
 def to_array(value: Value) -> Array:
@@ -200,7 +198,7 @@ def _add_term(terms: list[Array], term: Array) -> None:
 
 
 def add_lazily(left: Array | Sum, right: Array | Sum, dtype: DType, sign: int = 1) -> Array | Sum:
-    """Returns left + sign * right, of integers, as a Sum where that is smaller and does not overflow."""
+    """Returns left + sign * right of integers, as a Sum if that is smaller and does not overflow."""
     one = left if isinstance(left, Sum) else None
     two = right if isinstance(right, Sum) else None
     if one is None and two is None:
@@ -238,7 +236,7 @@ def make_sum(value: Array | Sum) -> Sum:
 
 
 def scale_lazily(value: Sum, factor: int, dtype: DType) -> Sum | None:
-    """Returns the product with a number, or None where it might overflow."""
+    """Returns the product with a number; None if it might overflow."""
     ends = (value.low * factor, value.high * factor)
     limits = np.iinfo(dtype)
     if min(ends) < limits.min or max(ends) > limits.max:
@@ -281,13 +279,5 @@ def _choose(chosen: Array, new: Array, old: Array) -> Array:
 
 
 def fill(value: Array, shape: Sequence[int]) -> Array:
-    """Returns the array broadcast to [programs, *shape], whatever its number of programs is."""
+    """Returns the array broadcast to [programs, *shape], with its own number of programs."""
     return np.broadcast_to(value, (value.shape[0], *shape))
-
-
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
-
-
-def strip_strings(text: str) -> str:
-    """Returns an operation's text without what stands in quotes."""
-    return _STRING.sub('""', text)

@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.declared import is_declared
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example, report_write
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, RuleKind, make_example, report_write
 from ligerdiag.rules.wording import describe_accesses, describe_callers, describe_value, locate_call
 
 
@@ -56,6 +56,7 @@ RULE = Rule(
     id="LD006",
     name="undeclared-write",
     severity=Severity.WARNING,
+    kind=RuleKind.HIDDEN_WRITE,
     summary="the kernel's IR writes an operand that no output aliases",
     what_it_does="""\
 Follows the pointers of every store, atomic and descriptor store of the kernel's Triton IR, as it travels in the compiled

@@ -9,7 +9,7 @@ from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import Party, Reproduction, Rule, make_example
+from ligerdiag.rules.rule import Party, Reproduction, Rule, RuleKind, make_example
 from ligerdiag.rules.wording import advise_zeros, describe_callers, locate_instruction, render_at
 
 """Targets whose launcher tries the configurations before the program runs, when only arguments and constants hold values."""
@@ -272,6 +272,7 @@ RULE = Rule(
     id="LD010",
     name="autotuned-in-place",
     severity=Severity.ERROR,
+    kind=RuleKind.TRIED_IN_PLACE,
     party=Party.KERNEL,
     summary="several configurations are tried on an operand that nobody restores",
     what_it_does="""\

@@ -12,11 +12,11 @@ from ligerdiag.hlo.reach import Reach
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, OrderTried, Severity
 from ligerdiag.rules.rule import (
+    DecidedBy,
     Measured,
     Party,
     Reproduction,
     Rule,
-    Settled,
     make_example,
     render_error,
 )
@@ -247,6 +247,7 @@ RULE = Rule(
     id="LD011",
     name="incidental-sharing",
     severity=Severity.ERROR,
+    leaves_undefined=True,
     party=Party.KERNEL,
     summary="a kernel reads and overwrites the same bytes, and is not safe in place",
     what_it_does="""\
@@ -305,5 +306,5 @@ masked away are reported all the same, and the finding says so where replay sees
     good=(REVERSED_OUT_OF_PLACE, SCALED_IN_PLACE),
     check=check,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

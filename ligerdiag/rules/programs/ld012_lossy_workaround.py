@@ -8,10 +8,11 @@ from ligerdiag.hlo.module import find_user_line
 from ligerdiag.model.findings import FAR, Attribution, Finding, Replay, Severity, Verdict
 from ligerdiag.rules.rule import (
     ALIASED,
+    DecidedBy,
     Measured,
     Reproduction,
     Rule,
-    Settled,
+    RuleKind,
     make_example,
     render_difference,
     render_error,
@@ -90,7 +91,7 @@ def find_rounded(measured: Measured) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name in dict.fromkeys(name for finding in measured.findings_of(RULE.id) for name in finding.outputs):
         lost, explained = numbers.rounded.get(name, 0.0), _find_tolerance(numbers, name)
-        if lost > explained and measured.outputs.get(name) not in (Verdict.STALE, Verdict.CLOBBERED):
+        if lost > explained and not measured.outputs.get(name, Verdict.UNKNOWN).is_wrong:
             found[name] = (
                 f"`{name}` in program order differs by {render_error(lost)} from what it is without the addition and the"
                 f" subtraction, rounding explains {render_error(explained)}"
@@ -118,7 +119,7 @@ def _find_lossy(measured: Measured) -> Mapping[str, str]:
         for name, output in numbers.outputs.items()
         if output.attribution is Attribution.LOSSY
         and output.error > output.tolerance
-        and measured.outputs.get(name) not in (Verdict.STALE, Verdict.CLOBBERED)
+        and not measured.outputs.get(name, Verdict.UNKNOWN).is_wrong
     }
     return found | dict(find_rounded(measured))
 
@@ -190,6 +191,7 @@ RULE = Rule(
     id="LD012",
     name="lossy-workaround",
     severity=Severity.WARNING,
+    kind=RuleKind.ROUNDING,
     summary="a workaround that orders the readers and rounds away what is small",
     what_it_does="""\
 Looks, in the program as written, for a value that a kernel overwrites and that is then read through `x + s - s`, with an
@@ -229,5 +231,5 @@ rounding: see LD016.""",
     good=(ALIASED,),
     check=check,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

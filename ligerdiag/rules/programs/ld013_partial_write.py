@@ -11,7 +11,7 @@ from ligerdiag.hlo.custom_calls import ALLOCATES
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
-from ligerdiag.rules.rule import ALIASED, Measured, Party, Reproduction, Rule, Settled, make_example
+from ligerdiag.rules.rule import ALIASED, DecidedBy, Measured, Party, Reproduction, Rule, make_example
 
 _BROKEN = "LD022"
 _NOT_WRITTEN = frozenset({Access.NONE, Access.READ})
@@ -174,6 +174,7 @@ RULE = Rule(
     id="LD013",
     name="partial-write",
     severity=Severity.WARNING,
+    leaves_undefined=True,
     party=Party.KERNEL,
     summary="an output that the kernel does not write completely",
     what_it_does="""\
@@ -217,5 +218,5 @@ program that differs with what stood in the memory before is called fresh.""",
     good=(ALIASED,),
     check=check,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from ligerdiag.model.findings import FAR, Finding, Severity
 from ligerdiag.rules.programs.ld012_lossy_workaround import HELP, NOTHING_LEFT, find_rounded
 from ligerdiag.rules.rule import (
+    DecidedBy,
     Measured,
     Reproduction,
     Rule,
-    Settled,
+    RuleKind,
     check_nothing,
     make_example,
     render_difference,
@@ -95,6 +96,7 @@ RULE = Rule(
     id="LD016",
     name="wrong-in-program-order",
     severity=Severity.ERROR,
+    kind=RuleKind.REFERENCE,
     summary="even as written, with every write visible, the program is not what it is meant to be",
     what_it_does="""\
 Replay executes the program as written, one operation after the other, each value with storage of its own and every
@@ -133,5 +135,5 @@ else on purpose is reported.""",
     good=(SAME_AS_REFERENCE,),
     check=check_nothing,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import ALIASED, Measured, Party, Rule, Settled, check_nothing, make_example, render_error
+from ligerdiag.rules.rule import ALIASED, DecidedBy, Measured, Party, Rule, check_nothing, make_example, render_error
 from ligerdiag.rules.wording import begin_sentence
 
 
@@ -78,5 +78,5 @@ calls that choose among algorithms. That is why it is a warning. A race that com
     good=(ALIASED,),
     check=check_nothing,
     measure=measure,
-    settled=Settled.BY_DEVICE,
+    decided_by=DecidedBy.DEVICE,
 )

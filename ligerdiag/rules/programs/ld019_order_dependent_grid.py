@@ -10,7 +10,7 @@ from ligerdiag.effects.access import Neighbours
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, OrderTried, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, Example, Measured, Party, Rule, Settled, render_error
+from ligerdiag.rules.rule import ALIASED, KERNEL, DecidedBy, Example, Measured, Party, Rule, render_error
 from ligerdiag.rules.wording import LOST, UPDATE_HELP, describe_meeting
 
 ROUNDING = 1e-5
@@ -242,6 +242,7 @@ RULE = Rule(
     id="LD019",
     name="order-dependent-grid",
     severity=Severity.ERROR,
+    leaves_undefined=True,
     party=Party.KERNEL,
     summary="a kernel whose result hangs on the order of the programs of its grid",
     what_it_does="""\
@@ -282,5 +283,5 @@ for another program of its grid is not replayed, and the report says so.""",
     good=(ROWS_IN_A_LOOP, ALIASED),
     check=check,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

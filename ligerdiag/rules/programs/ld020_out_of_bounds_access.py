@@ -6,7 +6,7 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.buffers import find_hit
 from ligerdiag.model.findings import Finding, LaunchNumbers, MemoryOperation, OutsideAccess, Severity
-from ligerdiag.rules.rule import KERNEL, Example, Measured, Party, Rule, Settled
+from ligerdiag.rules.rule import KERNEL, DecidedBy, Example, Measured, Party, Rule
 from ligerdiag.rules.wording import name_buffer
 from ligerdiag.text import count_of
 
@@ -181,5 +181,5 @@ loads zero there and drops what is stored, so its numbers are not what a GPU giv
     good=(MASKED,),
     check=check,
     measure=measure,
-    settled=Settled.BY_REPLAY,
+    decided_by=DecidedBy.REPLAY,
 )

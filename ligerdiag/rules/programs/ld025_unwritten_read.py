@@ -11,7 +11,7 @@ from ligerdiag.hlo.custom_calls import ALLOCATES
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity, SourceLine, UnwrittenRead
-from ligerdiag.rules.rule import Measured, Party, Reproduction, Rule, Settled, make_example
+from ligerdiag.rules.rule import DecidedBy, Measured, Party, Reproduction, Rule, make_example
 from ligerdiag.rules.wording import advise_zeros, render_at
 
 _BROKEN = "LD022"
@@ -249,6 +249,7 @@ RULE = Rule(
     id="LD025",
     name="unwritten-read",
     severity=Severity.ERROR,
+    leaves_undefined=True,
     party=Party.KERNEL,
     summary="a kernel reads an output that nobody has written",
     what_it_does="""\
@@ -283,7 +284,7 @@ asked of the static finding: it says so where the replay's outputs do not depend
     good=(SUM_ONTO_ZERO, WRITTEN_FIRST),
     check=check,
     measure=measure,
-    settled=Settled.STATICALLY,
+    decided_by=DecidedBy.SCHEDULE,
     reproduced=(
         Reproduction(
             report="jax-ml/jax#24117",

@@ -196,6 +196,7 @@ RULE = Rule(
     id="LD026",
     name="one-ref-twice",
     severity=Severity.ERROR,
+    leaves_undefined=True,
     summary="a kernel overwrites one value through two pointers, and a part of what it writes is dropped",
     what_it_does="""\
 Looks in the program for a kernel call that gets one value as several operands, each of which an output of the call aliases

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_read
+from ligerdiag.rules.rule import Reproduction, Rule, RuleKind, make_example, report_read
 from ligerdiag.rules.wording import begin_sentence, find_producer, find_read_operand
 
 
@@ -64,6 +64,7 @@ RULE = Rule(
     id="LD001",
     name="stale-read",
     severity=Severity.ERROR,
+    kind=RuleKind.EARLY_READ,
     summary="a reader that should see the kernel's result reads the same memory before the kernel runs",
     what_it_does="""\
 Compares, for every output and every operation of the program, which hidden writes it depends on: once in the program as

@@ -8,7 +8,7 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_read, report_write
+from ligerdiag.rules.rule import Reproduction, Rule, RuleKind, make_example, report_read, report_write
 from ligerdiag.rules.wording import begin_sentence, find_path, find_producer, find_read_operand
 
 _GATHERS = having(Trait.GATHERS)
@@ -108,6 +108,7 @@ RULE = Rule(
     id="LD002",
     name="stale-copy",
     severity=Severity.ERROR,
+    kind=RuleKind.COPY_READ,
     summary="a reader that should see the kernel's result reads a copy, a shard or a recomputed value instead",
     what_it_does="""\
 The same comparison as LD001. Here the reader does not touch the bytes that the kernel overwrites at all: it reads the

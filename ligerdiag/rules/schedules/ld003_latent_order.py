@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example, report_read
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, RuleKind, make_example, report_read
 from ligerdiag.rules.wording import begin_sentence
 
 
@@ -52,6 +52,7 @@ RULE = Rule(
     id="LD003",
     name="latent-order",
     severity=Severity.WARNING,
+    kind=RuleKind.LUCKY_READ,
     summary="right today, only because the schedule happens to be so",
     what_it_does="""\
 Reports a reader that sees (or, where it needs the original, does not yet see) a hidden write as intended, when no path of

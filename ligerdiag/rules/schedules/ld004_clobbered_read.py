@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_read, report_write
+from ligerdiag.rules.rule import Reproduction, Rule, RuleKind, make_example, report_read, report_write
 from ligerdiag.rules.wording import begin_sentence, describe_remedy
 
 
@@ -109,6 +109,7 @@ RULE = Rule(
     id="LD004",
     name="clobbered-read",
     severity=Severity.ERROR,
+    kind=RuleKind.LATE_READ,
     summary="a reader that needs the original reads after the kernel has overwritten it",
     what_it_does="""\
 The comparison of LD001 the other way round: a value that in the program as written does not depend on the hidden write

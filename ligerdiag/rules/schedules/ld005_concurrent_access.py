@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.races import Race, RaceKind
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
-from ligerdiag.rules.rule import Party, Reproduction, Rule, make_example, report_write
+from ligerdiag.rules.rule import Party, Reproduction, Rule, RuleKind, make_example, report_write
 from ligerdiag.rules.wording import describe_write, render_at
 
 
@@ -112,6 +112,7 @@ RULE = Rule(
     id="LD005",
     name="concurrent-access",
     severity=Severity.ERROR,
+    kind=RuleKind.RACE,
     party=Party.XLA,
     summary="something reads the operand while the kernel overwrites it",
     what_it_does="""\

@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.lost_refs import LostRef
 from ligerdiag.analysis.write_correspondence import DroppedBy
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, RuleKind, make_example
 from ligerdiag.rules.wording import render_at
 
 
@@ -158,6 +158,7 @@ RULE = Rule(
     id="LD007",
     name="vanished-call",
     severity=Severity.ERROR,
+    kind=RuleKind.CHANGED_BY_JAX,
     summary="a kernel called for its effect is missing from the compiled program",
     what_it_does="""\
 Compares the kernel calls of the traced jaxpr with those of the module that JAX lowered, and these with the optimized
@@ -224,4 +225,5 @@ in a Python loop are told apart by their order.""",
     good=(ALIASED, UNUSED_RESULT, REPLACED_FUNCTION),
     check=check,
     explains=Verdict.STALE,
+    leaves_undefined=True,
 )

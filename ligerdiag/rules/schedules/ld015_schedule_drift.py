@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.explain.drift import ChangeKind, Drift, compare_schedules
 from ligerdiag.model.findings import Finding, Severity, SourceLine
 from ligerdiag.model.schedule_view import Neighbourhood
-from ligerdiag.rules.rule import KERNEL, Example, Measured, Rule, Settled, check_nothing
+from ligerdiag.rules.rule import KERNEL, DecidedBy, Example, Measured, Rule, RuleKind, check_nothing
 
 _HELP = "if it is right all the same, record the new schedule: `ligerdiag check --record FILE`"
 
@@ -82,6 +82,7 @@ RULE = Rule(
     id="LD015",
     name="schedule-drift",
     severity=Severity.WARNING,
+    kind=RuleKind.DRIFT,
     summary="around an in-place kernel, the schedule is not the one of the recorded baseline",
     what_it_does="""\
 With `--baseline FILE` each schedule is compared with the one that `--record FILE` wrote down: the verdict of every output,
@@ -104,5 +105,5 @@ everything but their names may be taken for each other.""",
     good=(OTHER_VALUE,),
     check=check_nothing,
     measure=measure,
-    settled=Settled.BY_BASELINE,
+    decided_by=DecidedBy.BASELINE,
 )

@@ -7,7 +7,7 @@ from ligerdiag.analysis.lost_refs import LostRef
 from ligerdiag.artifacts.call_records import MovedRef, RefMove
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.model.findings import Finding, Severity, SourceLine, Verdict
-from ligerdiag.rules.rule import Example, Party, Reproduction, Rule
+from ligerdiag.rules.rule import Example, Party, Reproduction, Rule, RuleKind
 from ligerdiag.rules.wording import begin_sentence, render_at
 
 
@@ -129,6 +129,7 @@ RULE = Rule(
     id="LD023",
     name="moved-by-jax",
     severity=Severity.ERROR,
+    kind=RuleKind.CHANGED_BY_JAX,
     party=Party.JAX,
     summary="a read of a Ref that JAX has moved before the write, or a Ref that it shares between iterations",
     what_it_does="""\

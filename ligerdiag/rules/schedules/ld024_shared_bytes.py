@@ -7,7 +7,7 @@ from ligerdiag.analysis.explain.shared_bytes import describe_pair, describe_plac
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.hlo.shared_bytes import SharedBytes
 from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
-from ligerdiag.rules.rule import Example, Party, Reproduction, Rule
+from ligerdiag.rules.rule import Example, Party, Reproduction, Rule, RuleKind
 from ligerdiag.rules.wording import UNFUSED, begin_sentence, render_at
 
 
@@ -182,6 +182,7 @@ RULE = Rule(
     id="LD024",
     name="shared-bytes",
     severity=Severity.ERROR,
+    kind=RuleKind.SHARED_BYTES,
     party=Party.XLA,
     summary="two values lie in the same bytes while both are alive: XLA's own mistake",
     what_it_does="""\

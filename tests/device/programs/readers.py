@@ -9,7 +9,7 @@ from tests.analysis.programs.doubling_kernel import WB, XB, X, double, logits, m
 
 
 def compute(x: Any, w: Any) -> dict[str, Any]:
-    """XLA makes `missed` stale and `largest` clobbered; `seen` and `sign` see the kernel; `total` is apart."""
+    """XLA makes `missed` stale and `largest` clobbered; `seen` and `sign` read after the kernel; `total` is independent."""
     h = logits(x, w)
     largest = h.max()
     sums = double(h)
@@ -23,7 +23,7 @@ def compute_reference(x: Any, w: Any) -> dict[str, Any]:
 
 
 def compute_another(x: Any, w: Any) -> dict[str, Any]:
-    """A little off in `seen`, nearer to what is stale in `missed`, and another number for `total`."""
+    """A little off in `seen`, nearer to the stale result in `missed`, and another number for `total`."""
     right = compute_reference(x, w)
     return {**right, "seen": 1.03 * right["seen"], "missed": 0.9 * right["missed"], "total": 4 * right["total"]}
 

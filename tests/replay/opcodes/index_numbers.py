@@ -1,4 +1,4 @@
-"""Random dimension numbers of gather and scatter, which share them, by other names."""
+"""Random dimension numbers for gather and scatter, which share them under different names."""
 
 from dataclasses import dataclass
 from typing import Any

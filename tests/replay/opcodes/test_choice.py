@@ -35,7 +35,7 @@ def test_complex_numbers_are_equal_in_both_parts(name: str) -> None:
 
 @pytest.mark.parametrize("direction", ["EQ", "NE", "LT", "LE", "GT", "GE"])
 @pytest.mark.parametrize("dtype", XLA_NAMES)
-def test_the_total_order_has_a_place_for_nan_and_negative_zero(dtype: str, direction: str) -> None:
+def test_the_total_order_places_nan_and_negative_zero(dtype: str, direction: str) -> None:
     values = build_edge_values(np.dtype(getattr(ml_dtypes, dtype, dtype)))
     values = np.concatenate([values, -values])  # with the negative NaN
     left, right = [m.copy() for m in np.broadcast_arrays(values[:, None], values)]
@@ -54,13 +54,13 @@ def test_the_total_order_has_a_place_for_nan_and_negative_zero(dtype: str, direc
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_the_larger_and_the_smaller_of_two_numbers(name: str, dtype: Any) -> None:
     left, right = build_pairs(dtype)
-    if dtype.kind not in "biu":  # which of two zeros comes out is nobody's promise
+    if dtype.kind not in "biu":  # either of two zeros may come out
         left, right = left + dtype.type(0), right + dtype.type(0)
     compare_with_xla_cpu(getattr(lax, name), left, right, x64=True)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
-def test_clamp_takes_scalar_bounds_and_arrays_and_hands_nan_on(dtype: Any) -> None:
+def test_clamp_takes_scalar_bounds_and_arrays_and_propagates_nan(dtype: Any) -> None:
     values = build_edge_values(dtype)
     values = values + dtype.type(0)  # no negative zero
     low, high = dtype.type(1), dtype.type(2)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from ligerdiag.replay.interpreter.dtypes import reduce_precision
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.dtypes import reduce_precision
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.opcodes.edge_values import COMPLEX, FLOATS, INTEGERS, PRED, build_edge_values
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 
@@ -51,7 +51,7 @@ def test_a_conversion_is_xlas(source: Any, target: Any) -> None:
 
 
 @pytest.mark.parametrize("source", ["f32", "f64", "bf16", "s32", "u8"])
-def test_what_is_not_zero_is_true_and_nan_is_not_zero(source: str) -> None:
+def test_every_value_except_zero_is_true_even_nan(source: str) -> None:
     names = {"f32": "float32", "f64": "float64", "bf16": "bfloat16", "s32": "int32", "u8": "uint8"}
     values = build_edge_values(np.dtype(getattr(ml_dtypes, names[source], names[source])))
     text = f"""HloModule m
@@ -104,7 +104,7 @@ def test_bits_are_read_as_another_type(source: Any, target: Any) -> None:
     shape = (3, 5, ratio) if ratio > 1 else (3, 5)
     count = int(np.prod(shape)) * source.itemsize
     words = np.random.default_rng(2).integers(0, 256, count, np.uint8)
-    words[words % 128 == 127] = 0  # no NaN, whose payload nobody promises
+    words[words % 128 == 127] = 0  # no NaN, whose payload is unspecified
     values = words.view(source).reshape(shape)
     compare_with_xla_cpu(lambda x: lax.bitcast_convert_type(x, target), values, x64=True)
 

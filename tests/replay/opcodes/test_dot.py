@@ -1,7 +1,7 @@
 """Products against XLA:CPU.
 
-Both sum `k` products in f32 in an order of their own: the error of an element is a few ulp times sqrt(k), relative to the
-largest element, since sums may cancel.
+Both sum `k` products in f32, in different orders: the error of an element is a few ulp times sqrt(k), relative to the
+largest element, because sums may cancel.
 """
 
 import math
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from ligerdiag.replay.interpreter import products as dot
+from ligerdiag.replay.ops import products as dot
 from tests.replay.xla_cpu import compare_with_xla_cpu, evaluate_module, lower_to_module
 
 
@@ -133,7 +133,7 @@ def test_a_large_transposed_operand_is_not_copied_and_has_the_same_bits() -> Non
     numbers = (((1,), (1,)), ((), ()))
     module = lower_to_module(lambda a, b: lax.dot_general(a, b, numbers), a, b)
     copied = np.asarray(evaluate_module(module, (a, b)))
-    laid_out = dot._lay_out(b.T[None], np.dtype(np.float32), turned=True)
+    laid_out = dot._lay_out(b.T[None], np.dtype(np.float32), transposed=True)
     assert np.shares_memory(laid_out, b)
     np.testing.assert_array_equal(np.asarray(evaluate_module(module, (a, b))), copied)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.opcodes.edge_values import INTEGERS
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 
@@ -43,7 +43,7 @@ def test_the_first_and_last_integers_are_start_indices_too(dtype: Any, end: str)
     compare_text_with_xla_cpu(SLICE.replace("INDEX", name), OPERAND, start, start, -OPERAND[:2, :3])
 
 
-def test_an_update_leaves_its_operand_as_it_was() -> None:
+def test_an_update_leaves_its_operand_unchanged() -> None:
     operand = OPERAND.copy()
     evaluate_module(parse_text(SLICE.replace("INDEX", "s32")), [operand, np.int32(0), np.int32(0), -OPERAND[:2, :3]])
     np.testing.assert_array_equal(operand, OPERAND)

@@ -123,7 +123,7 @@ def test_predicates_add_to_or_and_multiply_to_and() -> None:
     compare_text_with_xla_cpu(text, left, right)
 
 
-def test_complex_numbers_are_built_and_taken_apart_without_arithmetic() -> None:
+def test_complex_numbers_are_built_and_split_without_arithmetic() -> None:
     parts = np.array([0.0, -0.0, np.inf, np.nan, 2.0], np.float32)
     real, imaginary = [m.copy() for m in np.broadcast_arrays(parts[:, None], parts)]
     compare_with_xla_cpu(lax.complex, real, imaginary)
@@ -152,7 +152,7 @@ UNARY_IN_HLO = ["acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh", "tan"
 
 
 @pytest.mark.parametrize("opcode", UNARY_IN_HLO)
-def test_functions_that_hlo_has_as_opcodes_are_numpys(opcode: str) -> None:
+def test_functions_that_are_hlo_opcodes_equal_numpys(opcode: str) -> None:
     text = f"""HloModule m
     ENTRY e {{
       a = f64[5] parameter(0)

@@ -1,4 +1,4 @@
-"""Matrix products by cuBLAS: against the formula in f64, and with the configurations that XLA wrote for real programs.
+"""Matrix products by cuBLAS: against the formula in f64, and with configurations that XLA wrote for real programs.
 
 f32 sums k products: a few ulp times sqrt(k), relative to the largest element.
 """
@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.xla_cpu import evaluate_module, parse_text
 
 M, K, N = 5, 33, 7
@@ -146,7 +146,7 @@ def test_integers_are_exact_and_a_complex_factor_counts() -> None:
         ({"epilogue": "BIAS"}, "matmul of 2 operands"),
     ],
 )
-def test_what_is_not_known_about_a_matmul_is_not_covered(changes: dict[str, Any], message: str) -> None:
+def test_an_unknown_form_of_matmul_is_not_covered(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(NotCoveredError, match=message):
         call([draw(M, K), draw(K, N)], f"f32[{M},{N}]", **changes)
 

@@ -1,4 +1,4 @@
-"""Which device runs the program."""
+"""The number of the device that runs the program."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Large arrays are computed a block at a time: the same bits as in one piece, whatever their shape."""
+"""Large arrays are computed block by block, with the same bits as in one piece, whatever their shape."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter import dtypes
+from ligerdiag.replay.ops import dtypes
 from tests.replay.xla_cpu import evaluate_module, lower_to_module
 
 SHAPES = [(1000,), (7, 143), (1, 1001), (3, 1, 5, 67), (143, 7), (2, 500, 1), (1, 1, 1, 1003)]
@@ -41,7 +41,7 @@ def test_blocks_have_the_bits_of_the_whole(
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_blocks_cover_every_element_once_and_are_no_larger_than_asked_for(
+def test_blocks_cover_every_element_once_and_are_no_larger_than_the_limit(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dtypes, "_BLOCK", 60)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.xla_cpu import evaluate_module, parse_text
 
 
@@ -42,7 +42,7 @@ X = np.random.default_rng(0).integers(-9, 9, (3, 40)).astype(np.float32)
 
 
 @pytest.mark.parametrize("target", ["TopK", "__gpu$TopK"])
-def test_top_k_by_a_library_is_that_of_jax(target: str) -> None:
+def test_top_k_by_a_library_equals_that_of_jax(target: str) -> None:
     values, positions = call([X], "(f32[3,5], s32[3,5])", target, "{is_stable = true}", GREATER)
     expected = jax.lax.top_k(jnp.asarray(X), 5)
     np.testing.assert_array_equal(values, expected[0])
@@ -86,11 +86,11 @@ ROOT r = (f32[3,40]{0,1}, s32[3,40]{1,0}, u8[16]) custom-call(x, y), custom_call
 @pytest.mark.parametrize(
     "target", ["Sharding", "xla.sdy.FuncResultSharding", "annotate_device_placement", "LayoutConstraint"]
 )
-def test_an_annotation_gives_its_operand_on(target: str) -> None:
+def test_an_annotation_returns_its_operand(target: str) -> None:
     np.testing.assert_array_equal(call([X], "f32[3,40]", target), X)
 
 
-def test_a_buffer_nobody_wrote_holds_zeros() -> None:
+def test_an_unwritten_buffer_holds_zeros() -> None:
     found = call([], "f32[2,3]", "AllocateBuffer")
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, np.zeros((2, 3)))

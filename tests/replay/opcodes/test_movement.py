@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.opcodes.edge_values import COMPLEX, FLOATS, INTEGERS, PRED
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from ligerdiag.replay.interpreter import sorting as sort_order
+from ligerdiag.replay.ops import sorting as sort_order
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 
 NAN, INF = float("nan"), float("inf")
@@ -67,7 +67,7 @@ def test_any_comparator_gives_the_order_that_xla_gives(comparator: str, n: int) 
     compare_text_with_xla_cpu(COMPARATOR.format(comparator=comparator, n=n), x, y)
 
 
-def test_merging_gives_the_same_as_a_guess_that_stood(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_gives_the_same_as_a_confirmed_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = draw((2, 100), "float32"), draw((2, 100), "int32")
     module = parse_text(COMPARATOR.format(comparator=TOTAL, n=100))
     guessed = evaluate_module(module, (x, y))
@@ -98,7 +98,7 @@ ROOT r = (f32[3,4], s32[3,4]) topk(x), k=4, largest={largest} }}"""
 
 
 @pytest.mark.parametrize("largest", ["true", "false"])
-def test_topk_may_ask_for_the_smallest(largest: str) -> None:
+def test_topk_can_return_the_smallest(largest: str) -> None:
     x = draw((3, 9), "float32")
     values, positions = evaluate_module(parse_text(TOPK.format(largest=largest)), (x,))
     order = np.argsort(-x if largest == "true" else x, axis=1, kind="stable")[:, :4]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from jax import lax, random
 
-from ligerdiag.replay.interpreter.random import compute_philox, compute_threefry
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.random_bits import compute_philox, compute_threefry
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 
 STATES = [("rng_default", 2), ("rng_default", 3), ("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3)]
@@ -45,7 +45,7 @@ def test_what_jax_lowers_gives_the_bits_that_jax_gives(algorithm: Any, dtype: st
     compare_with_xla_cpu(lambda k: lax.rng_bit_generator(k, (5, 6), dtype, algorithm), key, x64=True)
 
 
-def test_dropout_with_a_key_of_jaxs_own_is_the_same() -> None:
+def test_dropout_with_a_typed_key_of_jax_is_the_same() -> None:
     key = random.key_data(random.key(7))
     compare_with_xla_cpu(lambda k: random.bernoulli(random.wrap_key_data(k), 0.3, (32, 9)), np.asarray(key))
 

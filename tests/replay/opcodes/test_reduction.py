@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from ligerdiag.replay.interpreter import reductions as reduction
+from ligerdiag.replay.ops import reductions as reduction
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, lower_to_module
 
 NAN, INF = float("nan"), float("inf")
@@ -38,7 +38,7 @@ def test_maxima_and_minima_are_exact(combine: Any, dtype: str) -> None:
     compare_with_xla_cpu(lambda x: lax.reduce(x, jnp.zeros((), dtype), combine, (1,)), x)
 
 
-def test_a_maximum_hands_nan_on() -> None:
+def test_a_maximum_propagates_nan() -> None:
     x = np.array([[1, NAN, 3], [-INF, -INF, -INF]], np.float32)
     compare_with_xla_cpu(lambda x: jnp.max(x, axis=1), x)
 

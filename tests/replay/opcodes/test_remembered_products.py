@@ -1,4 +1,4 @@
-"""Large products are computed once, and never taken for others."""
+"""Large products are computed once and never confused with others."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter import products
-from ligerdiag.replay.interpreter.dtypes import count_different, have_same_bits
-from ligerdiag.replay.interpreter.products import RememberedProducts
+from ligerdiag.replay.ops import products
+from ligerdiag.replay.ops.dtypes import count_different, have_same_bits
+from ligerdiag.replay.ops.products import RememberedProducts
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def draw(seed: int, *shape: int) -> Any:
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
-def test_equal_bits_are_multiplied_once_wherever_they_stand(remembered: RememberedProducts) -> None:
+def test_equal_bits_are_multiplied_once_wherever_they_are_stored(remembered: RememberedProducts) -> None:
     x, w = draw(0, 1, 20, 30), draw(1, 1, 30, 40)
     first = remembered.multiply(x, w, F32)
     assert remembered.multiply(x.copy(), w.copy(), F32) is first
@@ -42,7 +42,7 @@ def test_an_operand_that_was_overwritten_is_another_one(remembered: RememberedPr
     assert remembered.hits == 0
 
 
-def test_what_only_this_view_cannot_write_may_change(remembered: RememberedProducts) -> None:
+def test_an_array_with_another_writable_view_may_change(remembered: RememberedProducts) -> None:
     x, w = draw(0, 1, 20, 30), draw(1, 1, 30, 40)
     view = x[:]
     view.flags.writeable = False

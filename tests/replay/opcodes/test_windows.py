@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from ligerdiag.replay.interpreter import windows
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops import reductions
+from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu, evaluate_module, parse_text
 
 
@@ -82,7 +82,7 @@ def test_a_window_as_long_as_the_dimension_is_a_running_fold(pad: str, reducer: 
 
 
 def test_a_running_fold_does_not_look_at_each_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "iterate_window", None)
+    monkeypatch.setattr(reductions, "iterate_window", None)
     x = np.ones(13, np.float32)
     module = parse_text(RUNNING.format(pad="12_0", reducer=ADD, init=0))
     np.testing.assert_array_equal(np.asarray(evaluate_module(module, (x,))), np.arange(1, 14))

@@ -1,4 +1,4 @@
-"""Suffix sums as differences of large sums, of which XLA loses other digits than the program: it adds in another order."""
+"""Suffix sums as differences of large sums: XLA adds in another order and loses other digits than the program."""
 
 from typing import Any
 

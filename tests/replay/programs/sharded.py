@@ -1,4 +1,4 @@
-"""Programs over a mesh, without kernels, in both of JAX's styles; each has the same in plain jnp as its reference."""
+"""Programs over a mesh, without kernels, in both of JAX's styles; the reference of each is the same program in plain jnp."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a training step does: gradients, optimizers, accumulation, recomputation, whole transformers."""
+"""Parts of a training step: gradients, optimizers, accumulation, recomputation, whole transformers."""
 
 from collections.abc import Callable
 from typing import Any

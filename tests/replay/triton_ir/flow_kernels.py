@@ -1,4 +1,4 @@
-"""Small kernels, one for each way of reaching memory and each form of control flow; named as in `op_kernels`."""
+"""Small kernels, one for each way of accessing memory and each form of control flow; parameters as in `op_kernels`."""
 
 # ruff: noqa: SIM108
 # pyright: basic
@@ -56,7 +56,7 @@ def float_atomics(x, o, N: tl.constexpr):
 
 @triton.jit
 def last_program(x, count, o, N: tl.constexpr):
-    """The last program adds up what all have stored."""
+    """The last program adds up the results of all programs."""
     pid = tl.program_id(0)
     a = tl.load(x + pid * N + tl.arange(0, N))
     tl.store(o + 1 + pid, tl.sum(a))

@@ -1,4 +1,4 @@
-"""Kernels whose results are worked out by hand: what Triton's own interpreter lacks or does otherwise than a GPU."""
+"""Kernels with results derived by hand, for operations that Triton's own interpreter lacks or computes unlike a GPU."""
 
 # pyright: basic
 import triton

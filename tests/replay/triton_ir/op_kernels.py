@@ -1,6 +1,6 @@
-"""Small kernels, a family of operations each; pointers are called x, y, z, results o, p.
+"""Small kernels, each for one family of operations; pointers are called x, y, z, results o, p.
 
-Those about memory and control flow stand in `flow_kernels`.
+`flow_kernels` has those about memory and control flow.
 """
 
 # ruff: noqa: F401

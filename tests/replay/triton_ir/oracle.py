@@ -54,7 +54,7 @@ class Launch:
     grid: tuple[int, int, int] = (1, 1, 1)
 
     def copy(self) -> dict[str, Any]:
-        """Returns the arguments with arrays of their own."""
+        """Returns the arguments with copies of the arrays."""
         return {
             name: value.copy() if isinstance(value, np.ndarray) and value.ndim else value
             for name, value in self.arguments.items()
@@ -73,13 +73,13 @@ def load_kernels(file: Path) -> ModuleType:
 
 
 def find_kernel(module: ModuleType, name: str) -> Any:
-    """Returns the kernel, without what tunes it."""
+    """Returns the kernel without its autotuner."""
     kernel = getattr(module, name)
     return kernel.fn if hasattr(kernel, "configs") else kernel
 
 
 def run_oracle(file: Path, launches: list[Launch], folder: Path) -> list[Any]:
-    """Returns for each launch its arguments by name afterwards, or a text that says what was raised."""
+    """Returns, for each launch, its arguments by name afterwards, or the text of the exception."""
     given, result = folder / "launches.pickle", folder / "results.pickle"
     given.write_bytes(pickle.dumps(launches))
     subprocess.run(

@@ -1,4 +1,4 @@
-"""Kernels turned to Triton IR by Triton itself, and run by `run_grid`."""
+"""Compiles kernels to Triton IR by Triton itself, and runs them by `run_grid`."""
 
 from functools import cache
 from pathlib import Path
@@ -36,7 +36,7 @@ def build_launch(file: Path, launch: Launch, *, optimized: bool = False) -> tupl
 def run_launch(
     file: Path, launch: Launch, *, optimized: bool = False, options: GridOptions | None = None
 ) -> tuple[dict[str, Any], GridOutcome]:
-    """Returns the arguments afterwards, and what was seen."""
+    """Returns the arguments afterwards, and the outcome."""
     module, entry = build_launch(file, launch, optimized=optimized)
     arguments = launch.copy()
     names = [name for name in _get_names(file, launch) if name in arguments]

@@ -1,4 +1,4 @@
-"""Each family of operations, bit for bit as Triton's own interpreter does it."""
+"""Each family of operations equals Triton's own interpreter bit for bit."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def assert_same(found: dict[str, Any], wanted: Any) -> None:
 
 @pytest.mark.parametrize("optimized", [False, True], ids=["as written", "optimized"])
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_as_the_interpreter(name: str, optimized: bool, oracle: dict[str, Any]) -> None:
+def test_an_operation_equals_tritons_interpreter(name: str, optimized: bool, oracle: dict[str, Any]) -> None:
     found, outcome = run_launch(FILE, LAUNCHES[name], optimized=optimized)
     assert_same(found, oracle[name])
     assert not outcome.out_of_bounds

@@ -1,4 +1,4 @@
-"""Numbers worked out by hand or by NumPy: narrow floats, one rounding, NaN, libdevice, products, descriptors."""
+"""Numbers derived by hand or by NumPy: narrow floats, single rounding, NaN, libdevice, products, descriptors."""
 
 import math
 from fractions import Fraction
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ligerdiag.effects.ttir_module import parse_ttir
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import Descriptor, GridOptions
 from tests.replay.triton_ir import hand_kernels
@@ -45,7 +45,7 @@ def test_narrow_arithmetic_rounds_once(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [BF16, np.dtype(np.float16), *F8], ids=str)
 @pytest.mark.parametrize("source", [np.float32, np.float64])
-def test_rounds_to_nearest_even(dtype: Any, source: Any) -> None:
+def test_a_conversion_rounds_to_nearest_even(dtype: Any, source: Any) -> None:
     if dtype in F8 and source == np.float64:
         pytest.skip("Triton's frontend goes by way of f32")
     exact = np.sort(
@@ -76,7 +76,7 @@ def test_rounds_to_nearest_even(dtype: Any, source: Any) -> None:
     np.testing.assert_array_equal(found[representable], wanted[representable])
 
 
-def test_narrower_saturates_or_overflows() -> None:
+def test_a_conversion_to_a_narrower_float_saturates_or_overflows() -> None:
     x = np.array([1e9, -1e9, np.inf, np.nan], np.float32)
     found = run("cast", x=x, o=np.zeros(4, F8[1]), constants={"N": 4})["o"].astype(np.float32)
     np.testing.assert_array_equal(found, [448, -448, 448, np.nan])
@@ -86,7 +86,7 @@ def test_narrower_saturates_or_overflows() -> None:
 
 
 @pytest.mark.parametrize("dtype", [BF16, np.dtype(np.float16)], ids=str)
-def test_rounds_towards_zero(dtype: Any) -> None:
+def test_a_conversion_rounds_towards_zero_on_request(dtype: Any) -> None:
     x = np.random.default_rng(3).standard_normal(1024).astype(np.float32)
     found = run("cast_towards_zero", x=x, o=np.zeros(1024, dtype), constants={"N": 1024})["o"].astype(np.float32)
     assert (np.abs(found) <= np.abs(x)).all()
@@ -130,7 +130,7 @@ def test_fma_rounds_once(dtype: Any) -> None:
         assert all(own <= abs(Fraction(float(other)) - exact) for other in neighbours)
 
 
-def test_nan() -> None:
+def test_minima_and_maxima_treat_nan_as_their_names_say() -> None:
     x = np.array([np.nan, -2, 0.5, 7], np.float32)
     found = run("not_a_number", x=x, o=np.zeros(17, np.float32), constants={"N": 4})["o"]
     wanted = [-1, -1, 0.5, 1, np.nan, -1, 0.5, 1, 0, 0, 0.5, 7, np.nan, 0, 0.5, 7, 7]
@@ -154,7 +154,7 @@ def test_the_device_library_by_name() -> None:
     np.testing.assert_allclose(found, np.array(wanted), rtol=3e-7)
 
 
-def test_a_function_that_is_not_known_is_named() -> None:
+def test_an_unknown_function_is_named() -> None:
     with pytest.raises(NotCoveredError, match=r"__nv_byte_perm.*hand_kernels.py"):
         run("unknown_function", x=np.ones(1, np.int32), o=np.zeros(1, np.int32))
 

@@ -1,4 +1,4 @@
-"""Programs of a launch: those that touch each other's bytes, accesses out of bounds, orders, and divergence without end."""
+"""Programs of a launch: shared bytes, accesses out of bounds, orders, and endless divergence."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ligerdiag.replay.interpreter.scope import NotCoveredError
+from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import run_grid
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 from tests.replay.triton_ir import hand_kernels, op_kernels
@@ -38,7 +38,7 @@ def run_in_place(
     return run_grid(module, entry, [array, array.view()], grid, options=options)
 
 
-def test_programs_that_keep_apart_do_not_meet() -> None:
+def test_programs_with_disjoint_bytes_do_not_meet() -> None:
     x = np.arange(32, dtype=np.float32)
     found, outcome = run("neighbour", x=x, o=np.zeros(32, np.float32), grid=(4, 1, 1), constants={"ROWS": 4, "N": 8})
     rows = x.reshape(4, 8)
@@ -60,7 +60,7 @@ def test_a_kernel_that_reads_its_neighbours_row_in_place(batch_bytes: int, order
     assert outcome.meeting is not None
     meeting = outcome.meeting[0]
     assert {(one.writer, one.other) for one in outcome.meeting} == {(1, 0), (2, 1), (3, 2), (0, 3)}
-    assert (meeting.argument, meeting.other_argument, meeting.other_writes, meeting.has_atomics) == (1, 0, False, False)
+    assert (meeting.argument, meeting.other_argument, meeting.other_writes) == (1, 0, False)
     assert (meeting.first_byte, meeting.bytes) == (32 * meeting.writer, 32)
     assert meeting.place is not None
     assert meeting.other_place is not None
@@ -176,7 +176,7 @@ def test_a_lock_is_taken_in_turn_where_meetings_are_not_looked_for() -> None:
 
 
 def test_memory_that_two_arguments_share_in_part() -> None:
-    """o lies one row behind x."""
+    """o begins one row after x."""
     memory = np.arange(40, dtype=np.float32)
     before = memory.copy()
     launch = Launch(

@@ -1,4 +1,4 @@
-"""The kernels of `kernels/`, in place, as Triton's own interpreter runs them."""
+"""The kernels of `kernels/`, in place, against Triton's own interpreter."""
 
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize("folder", LAUNCHES)
-def test_a_kernel_of_this_project(folder: str, tmp_path: Path) -> None:
+def test_a_kernel_of_this_project_equals_tritons_interpreter(folder: str, tmp_path: Path) -> None:
     file, launch = ROOT / folder / "triton.py", LAUNCHES[folder]
     (wanted,) = run_oracle(file, [launch], tmp_path)
     assert not isinstance(wanted, str), wanted

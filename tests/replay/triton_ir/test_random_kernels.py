@@ -1,6 +1,6 @@
-"""Kernels drawn at random, bit for bit as Triton's own interpreter runs them.
+"""Random kernels equal Triton's own interpreter bit for bit.
 
-80 of them by day, 200 by night; LIGERDIAG_RANDOM_KERNELS=1000 draws so many.
+80 of them by day, 200 by night; LIGERDIAG_RANDOM_KERNELS=1000 sets another number.
 """
 
 import os
@@ -21,7 +21,7 @@ FIRST = [pytest.param(first, marks=() if first < BY_DAY else pytest.mark.nightly
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_random_kernels(first: int, tmp_path: Path) -> None:
+def test_random_kernels_equal_tritons_interpreter(first: int, tmp_path: Path) -> None:
     seeds = range(first, min(first + PART, COUNT))
     file = tmp_path / f"random_kernels_{first}.py"
     write_kernels(file, seeds)

@@ -1,8 +1,8 @@
 """The evaluator of index arithmetic (`effects.launches`) and the interpreter do not contradict each other.
 
-What the one proves without data holds for the numbers of the other, for each launch: a buffer that is written completely
-comes out the same whatever stood in it, one of which a part is written keeps something, and programs meet in one that is
-shared, and in none that is not.
+Facts that the first proves without data hold for the numbers of the second, in each launch: a completely written buffer
+has the same result whatever its old content, a partly written one keeps a part of it, and programs meet in shared
+buffers only.
 """
 
 from pathlib import Path
@@ -50,7 +50,7 @@ def _run(launch: Launch, filled: str | None, fill: int) -> tuple[dict[str, Any],
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_what_is_proven_holds(name: str) -> None:
+def test_proven_facts_hold_for_the_numbers(name: str) -> None:
     launch = LAUNCHES[name]
     found, outcome, uses = _run(launch, None, 0)
     meetings = outcome.meeting or ()
@@ -82,7 +82,7 @@ def test_something_is_proven() -> None:
     assert {Neighbours.DISJOINT, Neighbours.SHARED} <= {use.neighbours for use in uses}
 
 
-def test_a_loop_with_unsigned_bounds_is_not_taken_for_one_without_rounds() -> None:
+def test_a_loop_with_unsigned_bounds_is_not_taken_for_an_empty_one() -> None:
     text = b"""
     tt.func public @k(%o: !tt.ptr<i32>, %last: i32) {
       %first = arith.constant 0 : i32

@@ -22,7 +22,7 @@ ARGUMENTS = [
 
 
 class Visit:
-    """A page that remembers what it complained about and what it asked for."""
+    """A page with a record of its console errors and its requests."""
 
     def __init__(self, browser: "Browser", **options: object) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})

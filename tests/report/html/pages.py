@@ -1,4 +1,4 @@
-"""Reading pages as a browser would: what is linked, what is there, and whether every element is closed."""
+"""Reads pages as a browser would: links, texts, and whether every element is closed."""
 
 import re
 from dataclasses import dataclass, field
@@ -63,5 +63,5 @@ def read(page: str) -> Reader:
 
 
 def compute_text(page: str) -> str:
-    """What a reader sees, with single blanks."""
+    """Returns the visible text, with single blanks."""
     return re.sub(r"\s+", " ", " ".join(read(page).text))

@@ -1,4 +1,4 @@
-"""The band: what stands in the bytes, who reads it, and labels that do not meet."""
+"""The band: the contents of the bytes, their readers, and labels that do not overlap."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, Place, ReadKind, ScheduleView
-from ligerdiag.render.html.band import CODE_WIDTH, TEXT_WIDTH, WIDTH, compute_band, compute_narrow_band
-from ligerdiag.render.html.band_columns import MAX_COLUMNS, Contents, compute_columns, count_hidden
+from ligerdiag.report.html.band import CODE_WIDTH, TEXT_WIDTH, WIDTH, compute_band, compute_narrow_band
+from ligerdiag.report.html.band_columns import MAX_COLUMNS, Contents, compute_columns, count_hidden
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
 
 
@@ -53,10 +53,10 @@ def test_labels_stay_in_their_columns(numbers: tuple[int, ...]) -> None:
     assert all(one[1] <= other[0] for one, other in pairwise(extents))
 
 
-def test_reads_of_other_bytes_hang_off_the_band() -> None:
+def test_reads_of_other_bytes_are_below_the_band() -> None:
     band = compute_band(compute_columns(make_view(), 0), "ce_kernel")
     lanes = {lane.place: lane for lane in band.lanes}
-    assert set(lanes) == {Place.COPY, Place.COMPUTED_ANEW}
+    assert set(lanes) == {Place.COPY, Place.RECOMPUTED}
     for mark in band.marks:
         if mark.column.place is not Place.SAME_BYTES:
             assert mark.y == lanes[mark.column.place].y
@@ -83,7 +83,7 @@ def test_many_right_reads_are_one_mark_and_say_so() -> None:
     assert columns[1].outputs == "out0, out1 and 38 more"
 
 
-def test_wrong_reads_are_never_put_together() -> None:
+def test_wrong_reads_never_share_a_column() -> None:
     view = make_long(40, ReadKind.STALE)
     columns = compute_columns(view, 0)
     assert len(columns) == 41 > MAX_COLUMNS
@@ -95,7 +95,7 @@ def test_a_read_of_no_kind_is_as_doubtful_as_an_unknown_one() -> None:
     assert compute_columns(view, 0)[1].sign.name == "unknown"
 
 
-def test_what_is_perhaps_written_is_never_drawn_as_written() -> None:
+def test_a_possible_write_is_never_drawn_as_a_write() -> None:
     view = make_view(buffers=(make_buffer(unknown=True),), accesses=make_accesses((3, 7, 12)))
     columns = compute_columns(view, 0)
     assert [column.after for column in columns] == [Contents.OLD, Contents.UNSURE, Contents.UNSURE]
@@ -113,7 +113,7 @@ def test_an_instruction_that_writes_where_it_reads_reads_first() -> None:
     assert columns[2].before is Contents.NEW
 
 
-def test_who_had_the_bytes_before_is_left_out() -> None:
+def test_values_that_had_the_bytes_before_are_left_out() -> None:
     before = BufferAccess(buffer=0, step=2, kind=AccessKind.REUSE)
     view = make_view(accesses=(before, *make_accesses((3, 7))))
     assert [column.sign.name for column in compute_columns(view, 0)] == ["define", "write"]

@@ -1,4 +1,4 @@
-"""What every case's page keeps to, whatever is in it."""
+"""Properties of the page of every case."""
 
 import re
 from html import unescape
@@ -18,7 +18,7 @@ from ligerdiag.model.findings import (
 )
 from ligerdiag.model.report import CaseReport, Coverage, Disagreement, Status
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ReadKind
-from ligerdiag.render.html import render_case_html
+from ligerdiag.report.html import render_case_html
 from tests.report.html.pages import compute_text, read
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
 from tests.report.samples import make_case, make_device, make_finding, make_refused, make_replay, make_report
@@ -154,7 +154,7 @@ def test_a_person_reads_the_rule_the_place_and_the_remedy() -> None:
     assert "ligerdiag explain LD002" in text
 
 
-def test_a_users_line_stands_in_the_page_where_the_file_is_here(tmp_path: Path) -> None:
+def test_a_page_quotes_the_users_line_if_the_file_is_here(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("\n" * 40 + "    loss = flce(x, w) if x < y else 0\n", encoding="utf-8")
     finding = make_finding(source=SourceLine(file=str(file), line=41))
@@ -164,11 +164,11 @@ def test_a_users_line_stands_in_the_page_where_the_file_is_here(tmp_path: Path) 
     assert "loss = flce" not in render(make_case(findings=(finding,)))
 
 
-def test_unknown_is_said_first_and_never_as_right() -> None:
+def test_unknown_comes_first_and_never_counts_as_right() -> None:
     text = compute_text(render(CASES["unknown"]))
     assert "the output could not be decided" in text
     assert "this is no all-clear" in text
-    assert "whether the kernel writes it could not be told" in text
+    assert "it is unknown whether the kernel writes it" in text
     assert "is fresh" not in text
 
 
@@ -178,12 +178,12 @@ def test_an_inconclusive_case_with_fresh_outputs_is_not_green() -> None:
     assert '<section class="story v-unknown"' in page
 
 
-def test_what_is_not_covered_stands_on_the_first_screen() -> None:
+def test_the_first_screen_shows_what_is_not_covered() -> None:
     page = render(make_case(status=Status.INCONCLUSIVE, coverage=Coverage(not_covered=("an infeed",))))
     assert page.index("an infeed") < page.index('id="findings"')
 
 
-def test_a_case_that_could_not_be_analysed_says_so_with_the_log() -> None:
+def test_a_page_shows_the_log_of_a_case_that_could_not_be_analysed() -> None:
     text = compute_text(render(CASES["error"]))
     assert "could not analyse" in text
     assert "XLA aborted" in text
@@ -192,11 +192,11 @@ def test_a_case_that_could_not_be_analysed_says_so_with_the_log() -> None:
     assert "everything, for it could not be analysed" in text
 
 
-def test_a_case_without_hidden_writes_says_that_there_is_nothing_to_check() -> None:
+def test_a_case_without_hidden_writes_has_nothing_to_check() -> None:
     assert "nothing to check" in compute_text(render(CASES["nothing"]))
 
 
-def test_what_the_view_cannot_show_and_what_shares_a_mark_is_said() -> None:
+def test_a_page_names_reads_that_share_a_mark_and_things_that_the_view_cannot_show() -> None:
     reads = tuple(BufferAccess(buffer=0, step=10, kind=AccessKind.READ, read=ReadKind.FRESH) for _ in range(12))
     outputs = tuple(OutputView(name=f"o{n}", verdict=Verdict.FRESH, path=(7, 10)) for n in range(9))
     view = make_view(accesses=(*make_accesses((3, 7)), *reads), outputs=outputs)
@@ -206,11 +206,11 @@ def test_what_the_view_cannot_show_and_what_shares_a_mark_is_said() -> None:
     assert "iterations after the first are not drawn" in text
 
 
-def test_a_finding_that_is_allowed_says_who_allows_it() -> None:
+def test_an_allowed_finding_names_its_suppression() -> None:
     assert "allowed: known (config, pyproject.toml 1)" in compute_text(render(CASES["allowed"]))
 
 
-def test_why_nothing_was_replayed_is_said() -> None:
+def test_the_reason_why_nothing_was_replayed_is_shown() -> None:
     assert "too large (needs 6 GiB)" in compute_text(render(CASES["refused replay"]))
 
 

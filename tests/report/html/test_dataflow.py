@@ -1,12 +1,18 @@
-"""The graph from kernel to outputs: what is on it, where it stands, and the edge that is missing."""
+"""The graph from the kernel to the outputs: its nodes, their positions, and the missing edge."""
 
 from dataclasses import replace
 from itertools import combinations
 
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import OutputView
-from ligerdiag.render.html.dataflow import NODE_HEIGHT, NODE_WIDTH, compute_dataflow
-from ligerdiag.render.html.dataflow_graph import MAX_OUTPUTS, EdgeKind, compute_graph
+from ligerdiag.report.html.dataflow_drawing import (
+    MAX_OUTPUTS,
+    NODE_HEIGHT,
+    NODE_WIDTH,
+    EdgeKind,
+    compute_dataflow,
+    compute_graph,
+)
 from tests.report.html.view_samples import make_step, make_view
 
 
@@ -47,7 +53,7 @@ def test_a_long_way_is_one_node_that_names_its_steps() -> None:
     assert chain.steps[0] == "%fusion.100"
 
 
-def test_a_way_round_a_loop_is_drawn_and_does_not_hang() -> None:
+def test_a_way_around_a_loop_is_drawn_in_bounded_time() -> None:
     output = OutputView(name="loss", verdict=Verdict.FRESH, path=(7, 8, 7, 10))
     flow = compute_dataflow(compute_graph(make_view(outputs=(output,))))
     assert len(flow.edges) >= 4

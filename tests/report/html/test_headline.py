@@ -8,11 +8,11 @@ import pytest
 from ligerdiag.model.findings import Attribution, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import OutputView, ScheduleView
-from ligerdiag.render.html import render_case_html
-from ligerdiag.render.html.headline import compute_headline
-from ligerdiag.render.html.pages import compute_pictures
-from ligerdiag.render.html.prose import list_chips
-from ligerdiag.render.html.subject import find_subject
+from ligerdiag.report.html import render_case_html
+from ligerdiag.report.html.headline import compute_headline
+from ligerdiag.report.html.pages import compute_pictures
+from ligerdiag.report.html.prose import list_chips
+from ligerdiag.report.html.subject import find_subject
 from tests.report.html.pages import compute_text
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
 from tests.report.samples import make_case, make_finding, make_numbers, make_replay, make_report
@@ -83,7 +83,7 @@ ALLOWED = Suppression(kind=SuppressionKind.CONFIG, reason="known", where="pyproj
         ),
     ],
 )
-def test_a_headline_is_green_only_where_nothing_stands_below(case: CaseReport, sign: str, count: str) -> None:
+def test_a_headline_is_green_only_without_findings(case: CaseReport, sign: str, count: str) -> None:
     headline = compute_headline(case)
     assert (headline.sign, headline.count) == (sign, count)
 
@@ -101,10 +101,10 @@ def test_no_status_makes_a_headline_green_above_a_finding(status: Status, severi
     [
         (Verdict.FRESH, "the schedule keeps to"),
         (Verdict.LATENT, "this schedule happens to keep to"),
-        (Verdict.UNKNOWN, "what the schedule does could not be decided"),
+        (Verdict.UNKNOWN, "not every output could be decided"),
     ],
 )
-def test_wrong_numbers_claim_no_more_of_the_schedule_than_is_known(other: Verdict, start: str) -> None:
+def test_a_headline_about_wrong_numbers_claims_only_known_facts_about_the_schedule(other: Verdict, start: str) -> None:
     assert compute_headline(make_case(outputs={**FRESH, "a": other}, replay=OFF)).plain.startswith(start)
 
 
@@ -125,7 +125,7 @@ def test_a_fresh_output_with_a_wrong_number_is_no_green_chip_and_comes_first() -
     ]
 
 
-def test_what_a_workaround_rounds_away_is_inexact_and_not_wrong() -> None:
+def test_an_output_that_a_workaround_rounds_is_inexact_and_not_wrong() -> None:
     rounded = make_finding(rule="LD012", severity=Severity.WARNING)
     (first, _) = list_chips(make_case(outputs=FRESH, replay=OFF, findings=(rounded,)))
     assert (first.sign, first.word) == ("warning", "fresh, inexact")
@@ -171,7 +171,7 @@ def test_an_allowed_finding_is_the_subject_of_no_page_that_has_a_wrong_output_of
     assert find_subject(case).kernel == "late"
 
 
-def test_the_call_line_stands_in_the_head(tmp_path: Path) -> None:
+def test_the_head_shows_the_line_of_the_call(tmp_path: Path) -> None:
     file = tmp_path / "kernels.py"
     file.write_text("\n\n    y = jt.triton_call(x, kernel=ce_kernel)\n", encoding="utf-8")
     call = make_finding(rule="LD006", severity=Severity.WARNING, outputs=())

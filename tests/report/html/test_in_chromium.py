@@ -7,7 +7,7 @@ import pytest
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, ReadKind
-from ligerdiag.render.html import compute_file_names, render_case_html, render_index_html
+from ligerdiag.report.html import compute_file_names, render_case_html, render_index_html
 from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.view_samples import make_accesses, make_view
 from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
@@ -189,7 +189,7 @@ def test_the_tab_key_goes_from_the_skip_link_through_the_page(browser: "playwrig
         assert marks[:8] == ["#i3", "#i4", "#i6", "#i7", "#i8", "#i9", "#i10", "#i11"]
 
 
-def test_what_has_the_focus_can_be_seen(browser: "playwright_api.Browser", pages: Path) -> None:
+def test_the_focus_is_visible(browser: "playwright_api.Browser", pages: Path) -> None:
     with Visit(browser) as visit:
         visit.page.goto(find_file(pages))
         for what in (".access", ".chip", ".code", "summary", ".node"):
@@ -203,7 +203,7 @@ def test_what_has_the_focus_can_be_seen(browser: "playwright_api.Browser", pages
                 assert owner.screenshot() != before
 
 
-def test_j_and_k_step_through_what_happens(browser: "playwright_api.Browser", pages: Path) -> None:
+def test_the_keys_j_and_k_step_through_the_accesses(browser: "playwright_api.Browser", pages: Path) -> None:
     def find_focus(visit: Visit) -> str | None:
         return visit.page.evaluate("document.activeElement.getAttribute('href')")
 
@@ -283,7 +283,7 @@ def count_nodes(visit: Visit) -> int:
 
 
 @pytest.mark.nightly
-def test_a_module_of_150000_lines_opens_in_a_bounded_number_of_nodes(
+def test_a_module_of_150000_lines_needs_a_bounded_number_of_nodes(
     browser: "playwright_api.Browser", large: str
 ) -> None:
     with Visit(browser) as visit:

@@ -3,7 +3,7 @@
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import SuppressionKind, Verdict
 from ligerdiag.model.report import Status, UnusedSuppression
-from ligerdiag.render.html import compute_file_names, render_case_html, render_index_html
+from ligerdiag.report.html import compute_file_names, render_case_html, render_index_html
 from tests.report.html.pages import compute_text, read
 from tests.report.samples import make_case, make_device, make_replay, make_report
 
@@ -24,7 +24,7 @@ def test_the_index_is_well_formed_and_links_every_case() -> None:
     assert {link for link in reader.links if link.startswith("#")} - {"#main"} <= {f"#{name}" for name in reader.ids}
 
 
-def test_the_index_says_how_many_of_what() -> None:
+def test_the_index_counts_cases_by_status() -> None:
     text = compute_text(render_index_html(make_report(*CASES)))
     assert "3 cases" in text
     assert "1 could not analyse" in text
@@ -32,7 +32,7 @@ def test_the_index_says_how_many_of_what() -> None:
     assert "XLA aborted" in text
 
 
-def test_the_index_says_notes_and_unused_suppressions() -> None:
+def test_the_index_shows_notes_and_unused_suppressions() -> None:
     text = compute_text(render_index_html(make_report(*CASES, notes=("two modules",), unused_suppressions=(UNUSED,))))
     assert "note: two modules" in text
     assert "LD001 at pyproject.toml 1: nothing to allow (its reason: once)" in text
@@ -61,7 +61,7 @@ def test_two_hundred_cases_are_one_table_of_a_bounded_size() -> None:
     assert len(page) < 1 << 20
 
 
-def test_a_case_that_a_time_limit_left_is_not_checked_on_its_page_and_in_the_index() -> None:
+def test_a_case_after_the_time_limit_is_not_checked_on_its_page_and_in_the_index() -> None:
     case = make_case("unseen", Status.NOT_CHECKED, outputs={}, error="the run was ended by the time limit")
     report = make_report(case, interrupted=True, ended_by=Ending.TIME_LIMIT)
     assert "ended by the time limit: not every case was done" in render_index_html(report)

@@ -5,7 +5,7 @@ import pytest
 from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, MissingEdge, OutputView, ReadKind
-from ligerdiag.render.html import render_case_html
+from ligerdiag.report.html import render_case_html
 from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.view_samples import make_accesses, make_step, make_view
 from tests.report.samples import make_case, make_finding, make_numbers, make_replay, make_report
@@ -71,7 +71,7 @@ def find_top(visit: Visit, what: str) -> float:
 
 @pytest.mark.parametrize("script", [True, False])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_links_land_below_what_sticks_to_the_top_and_unfold(
+def test_links_land_below_the_sticky_heading_and_unfold_their_target(
     browser: "playwright_api.Browser", long_page: str, width: int, script: bool
 ) -> None:
     options = {"java_script_enabled": script, "reduced_motion": "reduce", "viewport": {"width": width, "height": 800}}
@@ -103,7 +103,7 @@ def test_a_wide_dataflow_scrolls_in_its_own_box_and_says_so(browser: "playwright
         assert "scroll →" in hint.inner_text()
 
 
-def test_paper_holds_what_the_screen_folds(browser: "playwright_api.Browser", long_page: str) -> None:
+def test_a_printed_page_unfolds_everything(browser: "playwright_api.Browser", long_page: str) -> None:
     with Visit(browser) as visit:
         visit.page.goto(long_page)
         folded = visit.page.locator("details:not([open])").count()

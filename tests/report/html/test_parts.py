@@ -1,4 +1,4 @@
-"""The small things: names of files, sentences in parts, lines that fit, plots, packed text, headlines."""
+"""Parts of pages: file names, sentences, broken lines, plots, packed text, headlines."""
 
 import gzip
 from base64 import b64decode
@@ -7,10 +7,10 @@ import pytest
 
 from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.model.report import Disagreement, Status
-from ligerdiag.render.html.environment import compute_file_names, compute_lines, compute_packed, compute_shortened
-from ligerdiag.render.html.figures import WIDTH, compute_errors_plot
-from ligerdiag.render.html.headline import compute_headline
-from ligerdiag.render.html.prose import Part, compute_parts
+from ligerdiag.report.html.environment import compute_file_names, compute_lines, compute_packed, compute_shortened
+from ligerdiag.report.html.figures import WIDTH, compute_errors_plot
+from ligerdiag.report.html.headline import compute_headline
+from ligerdiag.report.html.prose import Part, compute_parts
 from tests.report.html.view_samples import make_view
 from tests.report.samples import make_case, make_device, make_numbers, make_replay
 
@@ -71,12 +71,12 @@ def test_lines_are_never_longer_or_more_than_there_is_room(text: str, columns: i
         assert lines == (text,)
 
 
-def test_what_does_not_fit_is_left_out_of_the_middle() -> None:
+def test_a_text_that_does_not_fit_loses_its_middle() -> None:
     assert compute_shortened("%loop_add_fusion.17", 11) == "%loop…on.17"
     assert compute_lines("%input_multiply_reduce_subtract_fusion.12", 15, 2)[-1].endswith("fusion.12")
 
 
-def test_errors_stay_on_the_axis_and_what_is_no_number_has_no_dot() -> None:
+def test_errors_stay_on_the_axis_and_nan_has_no_dot() -> None:
     numbers = {
         "loss": make_numbers(error=0.0),
         "input": make_numbers(Attribution.STALE, error=float("inf")),
@@ -133,7 +133,7 @@ def test_the_headline_counts_the_worst(outputs: dict[str, Verdict], count: str) 
     assert compute_headline(make_case(outputs=outputs)).count == count
 
 
-def test_the_headline_of_a_copy_says_that_it_is_one() -> None:
+def test_the_headline_of_a_read_of_a_copy_says_so() -> None:
     view = make_view()
     accesses = tuple(access for access in view.accesses if access.step != 6)
     headline = compute_headline(make_case(view=make_view(accesses=accesses)))

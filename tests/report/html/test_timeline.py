@@ -1,8 +1,8 @@
 """The schedule in rows: lanes, spans and loops that fold."""
 
 from ligerdiag.model.schedule_view import Lane
-from ligerdiag.render.html.band_columns import Contents
-from ligerdiag.render.html.figures import MAX_SLOTS, TimelineRow, compute_timeline
+from ligerdiag.report.html.band_columns import Contents
+from ligerdiag.report.html.figures import MAX_SLOTS, TimelineRow, compute_timeline
 from tests.report.html.view_samples import make_step, make_view
 
 
@@ -57,7 +57,7 @@ def test_operations_in_flight_together_stand_side_by_side() -> None:
     assert list_states(timeline.rows, Lane.COPY)[4] == ("through", "through", "start")
 
 
-def test_a_strip_says_what_stands_in_the_bytes() -> None:
+def test_a_strip_shows_the_contents_of_the_bytes() -> None:
     timeline = compute_timeline(make_view(), (0,))
     strips = {row.step.id: row.strips[0] for row in timeline.rows[0].body}
     assert strips[6] is Contents.OLD

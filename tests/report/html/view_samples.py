@@ -28,10 +28,10 @@ KINDS: Mapping[int, tuple[AccessKind, ReadKind, Place, tuple[str, ...]]] = {
     9: (AccessKind.READ, ReadKind.STALE, Place.COPY, ("input",)),
     10: (AccessKind.READ, ReadKind.FRESH, Place.SAME_BYTES, ("loss",)),
     11: (AccessKind.READ, ReadKind.CLOBBERED, Place.SAME_BYTES, ("bias",)),
-    12: (AccessKind.READ, ReadKind.UNKNOWN, Place.COMPUTED_ANEW, ("loss", "bias")),
+    12: (AccessKind.READ, ReadKind.UNKNOWN, Place.RECOMPUTED, ("loss", "bias")),
     14: (AccessKind.REUSE, ReadKind.NONE, Place.SAME_BYTES, ()),
 }
-"""Id of a step to what it does."""
+"""Id of a step to its access."""
 
 _NAMES = {
     1: ("%while.3", "while"),

@@ -1,1 +1,1 @@
-"""The operations of Triton IR that depend on their operands alone, a family a file."""
+"""The operations of Triton IR whose results depend on their operands alone, one family per file."""

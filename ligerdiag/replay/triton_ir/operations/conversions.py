@@ -1,10 +1,8 @@
 """Conversions between element types.
 
-1. A float to an integer truncates; what is out of range becomes the nearest end of the range, NaN 0, as on a GPU (in
-   LLVM it is a poison value).
-2. A float to a narrower one rounds to nearest even, or to zero where `rounding = rtz` says so. To f8, `tt.fp_to_fp`
-   saturates, as a GPU does.
-3. i1 to a float: true is 1 unsigned, -1 signed.
+A float to an integer truncates; a value out of range becomes the nearest end of the range and NaN becomes 0, as on a
+GPU (in LLVM, a poison value). A float to a narrower one rounds to nearest even, or towards zero if `rounding = rtz`.
+`tt.fp_to_fp` to f8 saturates, as a GPU does. i1 to a float gives 1 for true if unsigned, -1 if signed.
 """
 
 from typing import Any
@@ -13,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.floats import narrow, round_to_odd, widen
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, view_signed, view_unsigned
 from ligerdiag.replay.triton_ir.values import DType, Sum, Value, is_float, is_narrow, parse_type, to_array
@@ -70,7 +68,7 @@ def _cast_index_unsigned(op: Operation, function: Function) -> Compute:
 
 
 def to_integer(array: Array, dtype: DType, *, signed: bool) -> Array:
-    """Returns floats as integers; see 1 above."""
+    """Returns floats as integers, truncated; out of range the nearest end, NaN 0."""
     target = dtype if signed or dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
     if target == np.bool_:
         return np.trunc(array) != 0
@@ -113,7 +111,7 @@ def from_integer(array: Array, dtype: DType) -> Array:
 
 
 def _round_wide_to_odd(array: Array) -> Array:
-    """64-bit integers as f32, cut off with the last bit set where something was cut."""
+    """Returns 64-bit integers as f32, truncated, with the last bit set if the result is inexact."""
     floats = array.astype(np.float64)
     low = array & array.dtype.type(0x7FF)
     top = (array - low).astype(np.float64)  # exact: at most 53 bits
@@ -132,7 +130,7 @@ def _extend_float(op: Operation, function: Function) -> Compute:
 
 
 def convert_float(array: Array, dtype: DType) -> Array:
-    """Returns floats in another float type, to nearest even; see 2 above, not saturated."""
+    """Returns floats in another float type, rounded to nearest even, without saturation."""
     if array.dtype == dtype:
         return array
     wide = widen(array)
@@ -143,7 +141,7 @@ def _convert(op: Operation, function: Function) -> Compute:
     dtype = _get_dtype(op, function)
     towards_zero = "rounding = rtz" in op.text
     if "rounding = " in op.text and not towards_zero and "rounding = rtne" not in op.text:
-        raise NotCoveredError("tt.fp_to_fp with a rounding that is not known")
+        raise NotCoveredError("tt.fp_to_fp with an unknown rounding")
 
     def compute(value: Value) -> Array:
         array = to_array(value)
@@ -166,7 +164,7 @@ def _saturate(array: Array, dtype: DType) -> Array:
 
 
 def _cut_float(array: Array, dtype: DType) -> Array:
-    """Rounds towards zero."""
+    """Rounds floats towards zero."""
     if dtype.itemsize == 1:
         array = _saturate(array, dtype)
     near = narrow(array, dtype)

@@ -1,8 +1,8 @@
 """Floats: `arith` on f8 to f64, each result rounded once, to nearest even.
 
-1. bf16, f16 and f8 compute in f32 and round; the product, sum and quotient of two of them come out as if rounded once.
-2. `fma` is exact before its one rounding: in f64 it is computed to odd, which rounds right to anything narrower.
-3. maximumf and minimumf give NaN where one is NaN, maxnumf and minnumf the other one.
+bf16, f16 and f8 compute in f32 and round; the product, sum and quotient of two of them come out as if rounded once.
+`fma` is exact before its one rounding: it is computed in f64 and rounded to odd, which then rounds correctly to any
+narrower type. maximumf and minimumf return NaN if one operand is NaN; maxnumf and minnumf return the other operand.
 """
 
 import ctypes
@@ -14,13 +14,13 @@ import numpy as np
 
 from ligerdiag.effects.libtriton import parse_word
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, on_two
 from ligerdiag.replay.triton_ir.values import DType, Value, is_narrow, parse_type, to_array
 
 
 def widen(array: Array) -> Array:
-    """Narrow floats as f32, exactly; everything else unchanged."""
+    """Returns narrow floats as f32, exactly; other arrays unchanged."""
     if not is_narrow(array.dtype):
         return array
     if array.dtype.name == "bfloat16":
@@ -29,7 +29,7 @@ def widen(array: Array) -> Array:
 
 
 def narrow(array: Array, dtype: DType) -> Array:
-    """Returns f32 or f64 rounded to nearest even; beyond the range infinite or NaN, as the dtype has it."""
+    """Returns f32 or f64 rounded to nearest even; out of range the dtype's infinity or NaN."""
     if array.dtype == dtype:
         return array
     if array.dtype == np.float64 and is_narrow(dtype) and dtype != np.float16:
@@ -54,7 +54,7 @@ def _round_to_bfloat16(array: Array, dtype: DType) -> Array:
 
 
 def round_to_odd(array: Array) -> Array:
-    """f64 as f32, cut off, with the last bit set where something was cut: rounding it again makes no second error."""
+    """Returns f64 as f32, truncated, with the last bit set if inexact, so that a second rounding adds no error."""
     near = array.astype(np.float32)
     back = near.astype(np.float64)
     inexact = (back != array) & np.isfinite(back)
@@ -75,7 +75,7 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
 
 
 def unary(function: Callable[[Array], Array]) -> Prepare:
-    """Returns what prepares an operation of one float that gives a float of its dtype."""
+    """Returns the preparation of an operation from one float to a float of the same dtype."""
 
     def prepare(op: Operation, types: Function) -> Compute:
         dtype = parse_type(types.types[op.results[0]]).get_dtype()
@@ -146,7 +146,7 @@ def _prepare_fma(op: Operation, types: Function) -> Compute:
 
 
 def fma(x: Array, y: Array, z: Array, dtype: DType) -> Array:
-    """Returns x * y + z, rounded once; see 2 above."""
+    """Returns x * y + z, rounded once."""
     if dtype == np.float64:
         return _fma_by_libm(x, y, z)
     product = x.astype(np.float64) * y.astype(np.float64)  # exact: 2 * 24 bits

@@ -1,9 +1,8 @@
 """Integers: `arith` on i1 to i64, which wrap.
 
-1. Arithmetic of i1 is that of one bit; a true i1 is -1 where it is signed.
-2. A shift by the width or more gives 0, or the sign: what a GPU's shift does (a poison value in LLVM).
-3. A division by zero gives all ones, and so does the remainder the dividend: what a GPU's division does (undefined in
-   LLVM). The smallest number divided by -1 wraps.
+Arithmetic of i1 has one bit; a true i1 is -1 if signed. A shift by the width or more gives 0, or the sign, as on a GPU
+(a poison value in LLVM). A division by zero gives all ones, and its remainder is the dividend, as on a GPU (undefined
+in LLVM). The smallest number divided by -1 wraps.
 """
 
 from collections.abc import Callable
@@ -13,27 +12,27 @@ import numpy as np
 
 from ligerdiag.effects.libtriton import parse_word
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.values import Sum, Value, add_lazily, parse_type, scale_lazily, to_array
 
 type Compute = Callable[..., Any]
-"""Takes the operands' values and returns the result, or a tuple of results."""
+"""Takes the operands' values; returns the result, or a tuple of results."""
 type Prepare = Callable[[Operation, Function], Compute]
-"""Reads the operation's attributes once."""
+"""Reads an operation's attributes once and returns a function that computes it."""
 
 
 def on_one(function: Callable[[Value], Any]) -> Compute:
-    """Returns the function, which computes one operand."""
+    """Returns the function, typed as one of one operand."""
     return function
 
 
 def on_two(function: Callable[[Value, Value], Any]) -> Compute:
-    """Returns the function, which computes two operands."""
+    """Returns the function, typed as one of two operands."""
     return function
 
 
 def on_three(function: Callable[[Value, Value, Value], Any]) -> Compute:
-    """Returns the function, which computes three operands."""
+    """Returns the function, typed as one of three operands."""
     return function
 
 
@@ -43,7 +42,7 @@ def view_unsigned(array: Array) -> Array:
 
 
 def view_signed(array: Array) -> Array:
-    """Returns the same bits as a signed integer; see 1 above."""
+    """Returns the same bits as a signed integer; true is -1."""
     return -array.view(np.int8) if array.dtype == np.bool_ else array
 
 
@@ -91,7 +90,7 @@ def _unsigned(function: Callable[[Array, Array], Array]) -> Compute:
 
 
 def divide_signed(left: Array, right: Array) -> Array:
-    """Returns the quotient, truncated; see 3 above."""
+    """Returns the truncated quotient; -1 for a division by zero."""
     zero = right == 0
     safe = np.where(zero, right.dtype.type(1), right)
     remainder = np.fmod(left, np.where(safe == -1, safe.dtype.type(1), safe))
@@ -100,7 +99,7 @@ def divide_signed(left: Array, right: Array) -> Array:
 
 
 def take_remainder(left: Array, right: Array) -> Array:
-    """Returns the remainder, with the dividend's sign; see 3 above."""
+    """Returns the remainder, with the dividend's sign; the dividend for a division by zero."""
     zero = right == 0
     safe = np.where(zero | (right == -1), right.dtype.type(1), right)
     return np.where(zero, left, np.fmod(left, safe)).astype(left.dtype, copy=False)
@@ -177,7 +176,7 @@ def _select(op: Operation, function: Function) -> Compute:
 
     def compute(condition: Value, yes: Value, no: Value) -> Array:
         a, b, gate = to_array(yes), to_array(no), to_array(condition)
-        if gate.ndim < a.ndim:  # one truth value for a whole tensor
+        if gate.ndim < a.ndim:  # one condition for a whole tensor
             gate = gate.reshape(*gate.shape, *(1,) * (a.ndim - gate.ndim))
         return np.where(gate, a, b)
 

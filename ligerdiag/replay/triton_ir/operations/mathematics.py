@@ -1,9 +1,8 @@
 """Functions: the `math` dialect, and libdevice (`__nv_*`) by name.
 
-1. Computed by NumPy and SciPy in the value's dtype, narrow ones in f32: within 1 to 4 units in the last place of f32,
-   like CUDA's own (a GPU's `exp2` and `sin` in approximate forms are off by up to 2 more).
-2. A function of libdevice is the name after `__nv_`, without the `f` of the f32 form. Of one that is in no table,
-   nothing is guessed.
+NumPy and SciPy compute them in the value's dtype, narrow ones in f32: within 1 to 4 units in the last place of f32,
+like CUDA's own (a GPU's approximate `exp2` and `sin` are off by up to 2 more). The name of a libdevice function follows
+`__nv_`, without the `f` of its f32 form. Unknown functions are not covered.
 """
 
 import importlib
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.conversions import to_integer
 from ligerdiag.replay.triton_ir.operations.floats import clear_sign, fma, narrow, unary, widen
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one, on_three
@@ -22,7 +21,7 @@ from ligerdiag.replay.triton_ir.values import DType, Value, is_float, parse_type
 
 
 def _special(name: str, *, in_double: bool = True) -> Callable[[Array], Array]:
-    """SciPy's function of this name; imported when it is called: the import is slow, and seldom needed."""
+    """Returns SciPy's function of this name, imported at its first call: the import is slow and seldom needed."""
 
     def compute(array: Array) -> Array:
         function: Any = getattr(importlib.import_module("scipy.special"), name)
@@ -95,7 +94,7 @@ _UNARY: dict[str, _Real] = {
     "round": _round_half_away,
     "roundeven": np.rint,
 }
-"""Of the `math` dialect."""
+"""Functions of the `math` dialect."""
 
 _LIBDEVICE_UNARY: dict[str, _Real] = {
     **{name: function for name, function in _UNARY.items() if name != "roundeven"},
@@ -166,7 +165,7 @@ _SYMBOL = re.compile(r'symbol = "([^"]*)"')
 
 
 def _find_libdevice(symbol: str) -> tuple[str, str]:
-    """The function's name, with and without what may be the `f` of its f32 form."""
+    """Returns the function's name with and without a final `f`, which may mark its f32 form."""
     name = symbol.removeprefix("__nv_")
     return name, name.removesuffix("f")
 

@@ -1,6 +1,4 @@
-"""Operations that move elements and compute nothing, and those that have no operands: `arith.constant`, `ub.poison` and
-`llvm.mlir.undef`, `tt.make_range`, and numbers of the grid.
-"""
+"""Operations that only move elements, and operations without operands, such as `arith.constant` and `tt.make_range`."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +7,7 @@ import numpy as np
 
 from ligerdiag.effects.libtriton import parse_integer, parse_integers
 from ligerdiag.effects.ttir_module import Function, Operation
-from ligerdiag.replay.interpreter.scope import Array, NotCoveredError
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.integers import Compute, Prepare, on_one
 from ligerdiag.replay.triton_ir.values import (
     DType,
@@ -54,7 +52,7 @@ def _expand_dims(op: Operation, function: Function) -> Compute:
 
 
 def _keep(op: Operation, function: Function) -> Compute:
-    """A broadcast: an axis that is 1 long stays so."""
+    """Prepares a broadcast: an axis of length 1 stays so."""
     del op, function
     return on_one(lambda value: value)
 
@@ -100,7 +98,7 @@ def _move_ones(array: Array, source: tuple[int, ...], target: tuple[int, ...]) -
 
 
 def fill_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Returns the array with all elements of a block of this shape; a view where it can be."""
+    """Returns the array broadcast to a block of this shape; a view if possible."""
     return array if array.shape[1:] == shape else fill(array, shape)
 
 
@@ -200,12 +198,12 @@ MOST_LISTED = 1 << 16
 
 
 def make_constant(op: Operation, function: Function) -> Array:
-    """Returns the value of an `arith.constant`: [1] or [1, *ones], or all elements where they differ."""
+    """Returns the value of an `arith.constant`: [1] or [1, *ones]; all elements if they differ."""
     kind = parse_type(function.types[op.results[0]])
     dtype = kind.get_dtype()
     match = _CONSTANT.search(op.text)
     if match is None:
-        raise NotCoveredError("a constant in a form that is not known")
+        raise NotCoveredError("a constant of an unknown form")
     text = match[1].strip()
     if text.startswith("dense<"):
         return _make_dense(text[len("dense<") : text.rindex(">")], kind, dtype)
@@ -235,7 +233,7 @@ def _make_dense(text: str, kind: ValueType, dtype: DType) -> Array:
 
 
 def parse_number(text: str, dtype: DType) -> Array:
-    """Returns the number that MLIR prints like this, with its bits in hexadecimal where it is a NaN or infinite."""
+    """Parses a number as MLIR prints it: in decimal, or as hexadecimal bits if it is NaN or infinite."""
     if text in ("true", "false"):
         return np.array(-1 if text == "true" and dtype.kind == "i" else text == "true").astype(dtype)
     if _NUMBER.fullmatch(text) is None:
@@ -253,7 +251,7 @@ def parse_number(text: str, dtype: DType) -> Array:
 
 
 def make_poison(op: Operation, function: Function) -> Array:
-    """Zeros: whoever uses them has a program without a meaning."""
+    """Returns zeros: a program that uses a poison value has no meaning."""
     kind = parse_type(function.types[op.results[0]])
     return np.zeros((1,) * (1 + len(kind.shape)), kind.get_dtype())
 
@@ -263,7 +261,7 @@ def make_range(op: Operation, function: Function) -> Array:
     start, end = parse_integer(op.text, "start"), parse_integer(op.text, "end")
     size = parse_type(function.types[op.results[0]]).shape
     if start is None or end is None or size != (end - start,):
-        raise NotCoveredError("a range whose bounds could not be told")
+        raise NotCoveredError("a range with unknown bounds")
     return np.arange(start, end, dtype=np.int32).reshape(1, -1)
 
 

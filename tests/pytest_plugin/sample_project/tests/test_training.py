@@ -1,4 +1,4 @@
-"""What a user writes."""
+"""A test as a user writes it."""
 
 from functools import partial
 

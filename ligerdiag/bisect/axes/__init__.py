@@ -1,1 +1,0 @@
-"""Axes: what varies a compile, one question a file."""

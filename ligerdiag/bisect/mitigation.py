@@ -1,0 +1,424 @@
+"""What each measure against a hidden write costs: one program with each mitigation, from none to another algorithm.
+
+The mitigations are the case's siblings in its own table. A case without siblings has two: as written, and `trivial`, in
+which `value + s - s` replaces each value that is read after a kernel has overwritten it (`edges` ties the same readers
+one by one). The other mitigations are other programs, which only their author can write.
+
+Memory is that of one device by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted once.
+The cheapest right mitigation has every output fresh and no known loss of precision.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isnan
+
+from ligerdiag.bisect.edges import find_knobs
+from ligerdiag.bisect.trials import (
+    Draft,
+    Outcome,
+    Trial,
+    TrialRunner,
+    describe_wrong,
+    make_row,
+    replay_outcomes,
+    require_device,
+    run_on_device,
+    try_in_batches,
+)
+from ligerdiag.errors import CaseError
+from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.model.findings import Attribution, DeviceRun, Replay, ReplayState
+from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
+from ligerdiag.report.relative_errors import compute_worst, render_figure
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
+from ligerdiag.run_options import BisectOptions
+from ligerdiag.text import count_of, join_words
+from ligerdiag.toolchains.gpu_targets import Target
+
+CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
+"""Share of a time, and milliseconds, by which medians of the same program were seen to differ (docs/measurements)."""
+
+_ROUNDING = list_ids(RuleKind.ROUNDING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mitigation:
+    """One measure against a hidden write, tried on the program, and what it costs."""
+
+    name: str
+    """The measure, such as `barrier`."""
+    outcome: Outcome
+    replay: Replay | None = None
+    device: DeviceRun | None = None
+    instructions: int | None = None
+    """Instructions of the optimized module, including fused ones; None without a module."""
+    peak_bytes: int | None = None
+    """Bytes that XLA reserves on one device, see `Memory.peak`; None without a module."""
+
+    @property
+    def milliseconds(self) -> float | None:
+        """Median time of one execution; None without a run."""
+        return None if self.device is None else self.device.milliseconds
+
+    @property
+    def errors(self) -> Mapping[str, float]:
+        """Output name to its relative error in the replay: against program order, or of program order against the
+        case's own reference, whichever is larger. Empty without numbers."""
+        if self.replay is None or self.replay.state is not ReplayState.DONE:
+            return {}
+        return {
+            name: compute_worst((numbers.error, self.replay.reference.get(name, 0.0)))
+            for name, numbers in self.replay.outputs.items()
+        }
+
+    @property
+    def device_errors(self) -> Mapping[str, float]:
+        """Output name to its largest relative error on the device over the draws; empty without a run."""
+        return {} if self.device is None else {n: compute_worst(o.errors) for n, o in self.device.outputs.items()}
+
+    @property
+    def lossy(self) -> Mapping[str, float]:
+        """Output name to its relative error, for outputs of which numbers show that precision is lost."""
+        found: dict[str, float] = {}
+        if self.replay is not None:
+            found |= {
+                name: self.errors[name]
+                for name, numbers in self.replay.outputs.items()
+                if numbers.attribution is Attribution.LOSSY and name in self.errors
+            }
+        if self.device is not None:
+            found |= {
+                name: max(found.get(name, 0.0), self.device_errors[name])
+                for name, output in self.device.outputs.items()
+                if output.attribution is Attribution.LOSSY
+            }
+        return found
+
+    @property
+    def may_be_lossy(self) -> bool:
+        """Whether a value is read through an addition and a subtraction, and no numbers say what that costs."""
+        is_whole = self.replay is not None and not self.replay.cut
+        measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
+        return not measured and any(finding.rule in _ROUNDING for finding in self.outcome.findings)
+
+    @property
+    def is_wrong_on_device(self) -> bool:
+        """Whether the device computed wrong values, whatever the schedule for the described target says."""
+        return self.device is not None and any(one.attribution.is_wrong for one in self.device.outputs.values())
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every output is fresh and a device, if there was a run, agrees; precision does not count."""
+        return self.outcome.is_right and not self.is_wrong_on_device
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is right and nothing says that precision is lost."""
+        return self.is_right and not self.lossy and not self.may_be_lossy
+
+
+def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
+    """Returns the fastest on the device; None without mitigations.
+
+    Of those that are equally fast within `CLOCK_NOISE`, or were not timed, it is the one with the least memory, then
+    with the fewest instructions, then the first. An unknown value counts as the highest.
+    """
+    fastest = min((_known(mitigation.milliseconds) for mitigation in mitigations), default=inf)
+    limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)
+    fast = [mitigation for mitigation in mitigations if _known(mitigation.milliseconds) <= limit]
+    return min(
+        fast, key=lambda mitigation: (_known(mitigation.peak_bytes), _known(mitigation.instructions)), default=None
+    )
+
+
+def find_worst(errors: Mapping[str, float]) -> tuple[str, float] | None:
+    """Returns the output with the largest error; NaN counts as the largest."""
+    return max(errors.items(), key=lambda one: (isnan(one[1]), one[1]), default=None)
+
+
+def _known(value: float | None) -> float:
+    return inf if value is None else value
+
+
+USUAL_WORDS = ("hidden", "trivial", "barrier", "aliased", "out_of_place", "shard_map")
+"""Names that a case's params are searched for, in the order of the table: the declaration gets more explicit."""
+
+
+def find_mitigation(case: CaseSpec) -> str:
+    """Returns the name of the case's measure against a hidden write, else its only param that is a usual word, else ""."""
+    if case.mitigation:
+        return case.mitigation
+    words = [param for param in case.params if param in USUAL_WORDS]
+    return words[0] if len(words) == 1 else ""
+
+
+def find_siblings(case: CaseSpec, table: Sequence[CaseSpec]) -> tuple[CaseSpec, ...]:
+    """Returns the case and its siblings in the table, usual words first and in their order; () if the case names no
+    measure.
+
+    Siblings have the same source and name, and params that differ in one place. Of two with the same measure the first
+    counts.
+    """
+    own = find_mitigation(case)
+    mitigations = {own: case} if own else {}
+    for other in table if own else ():
+        word = find_mitigation(other)
+        if word and _is_sibling(case, other):
+            mitigations.setdefault(word, other)
+    order = [*USUAL_WORDS, *(word for word in mitigations if word not in USUAL_WORDS)]
+    return tuple(mitigations[word] for word in order if word in mitigations)
+
+
+def _is_sibling(one: CaseSpec, other: CaseSpec) -> bool:
+    if (one.source, one.name, len(one.params)) != (other.source, other.name, len(other.params)):
+        return False
+    return sum(mine != theirs for mine, theirs in zip(one.params, other.params, strict=True)) == 1
+
+
+AS_WRITTEN, TRIVIAL = "as written", "trivial"
+
+
+def make_automatic_trials(
+    runner: TrialRunner, draft: Draft, case: CaseSpec, target: Target, toolchain: str
+) -> tuple[Trial, ...]:
+    """Returns the trials for a case without siblings: the case as written and, if readers can be tied, with all tied.
+
+    Raises CaseError where the case does not trace.
+    """
+    written = Trial(case=case, target=target, toolchain=toolchain)
+    draft.notes.append(_describe_siblings(case))
+    base = runner.try_one(written)
+    if base.exit_code == CaseError.exit_code:
+        raise CaseError(base.error)
+    if base.artifact is None or base.error:
+        return (written,)
+    if not base.written:
+        draft.notes.append("no kernel overwrites an operand behind XLA's back: there is nothing to tie")
+        return (written,)
+    knobs = find_knobs(draft, base, base.artifact.readers, base.artifact.readers_trouble)
+    if not knobs:
+        draft.notes.append(
+            f"there is no `{TRIVIAL}` beside it: nothing that can be tied reads what a kernel overwrites"
+        )
+        return (written,)
+    ties = tuple(knob.id for knob in knobs)
+    return written, Trial(case=case, target=target, toolchain=toolchain, variation=Variation(ties=ties))
+
+
+def name_mitigation(trial: Trial) -> str:
+    """Returns the measure that the trial's case names, or else `trivial` with ties and `as written` without."""
+    return TRIVIAL if trial.variation.ties else find_mitigation(trial.case) or AS_WRITTEN
+
+
+def _describe_siblings(case: CaseSpec) -> str:
+    """Returns a note with the code that a user copies for further mitigations."""
+    name = case.name if not case.params else case.id
+    return (
+        "other cures are programs of your own: for more mitigations write the case once for each, such as `CASES ="
+        f' tuple(Case(name="{name}", params=(word,), function=functools.partial(program, mode=word), args=ARGS)'
+        ' for word in ("hidden", "barrier", "aliased"))`'
+    )
+
+
+ERROR, BYTES, INSTRUCTIONS = "worst error", "memory", "instructions"
+DEVICE_ERROR, MILLISECONDS = "on the GPU", "ms"
+_NO_RUNS: Mapping[str, DeviceRun] = {}
+_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def bisect_mitigation(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
+    """Returns verdicts, errors, memory, instructions and, with a device, times of each mitigation, and the cheapest
+    right one.
+
+    Raises InputError for `--device` without a device, CaseError where a case without siblings does not trace.
+    """
+    require_device(options)
+    cases = find_siblings(case, runner.discover([str(case.source)])) if find_mitigation(case) else ()
+    is_automatic = len(cases) < 2
+    columns = (ERROR, BYTES, INSTRUCTIONS, *((DEVICE_ERROR, MILLISECONDS) if options.device else ()))
+    draft = runner.open_draft(case, target.name, Axis.MITIGATION, toolchain=options.toolchain, columns=columns)
+    missing = [f"`{word}`" for word in USUAL_WORDS[:-1] if word not in {find_mitigation(one) for one in cases}]
+    if missing and not is_automatic:
+        draft.notes.append(f"the table of `{case.name}` has no {join_words(missing)} beside this case")
+    trials: Sequence[Trial] = [Trial(case=one, target=target, toolchain=options.toolchain) for one in cases]
+    if is_automatic:
+        cases = (case,)
+        trials = make_automatic_trials(runner, draft, case, target, options.toolchain)
+    outcomes: tuple[Outcome, ...] = ()
+    for outcomes in try_in_batches(runner, trials):
+        _write_rows(draft, _make_mitigations(outcomes, (None,) * len(outcomes), _NO_RUNS))
+    replays = replay_outcomes(runner, draft, outcomes, options)
+    _write_rows(draft, _make_mitigations(outcomes, replays, _NO_RUNS))
+    mitigations = _make_mitigations(
+        outcomes, replays, run_on_device(runner, cases, options) if options.device else _NO_RUNS
+    )
+    _write_rows(draft, mitigations)
+    _note(draft, mitigations)
+    draft.answers += _answer(mitigations)
+    return runner.finish(draft)
+
+
+def _make_mitigations(
+    outcomes: Sequence[Outcome], replays: Sequence[Replay | None], runs: Mapping[str, DeviceRun]
+) -> tuple[Mitigation, ...]:
+    return tuple(_make_mitigation(outcome, replay, runs) for outcome, replay in zip(outcomes, replays, strict=True))
+
+
+def _make_mitigation(outcome: Outcome, replay: Replay | None, runs: Mapping[str, DeviceRun]) -> Mitigation:
+    trial = outcome.trial
+    mitigation = Mitigation(
+        name=name_mitigation(trial),
+        outcome=outcome,
+        replay=replay,
+        device=None if trial.variation.ties else runs.get(trial.case.id),
+    )
+    if outcome.artifact is None or outcome.error:
+        return mitigation
+    module, buffers = load_hlo(outcome.artifact.optimized)
+    peak = None if buffers is None or buffers.memory is None else buffers.memory.peak
+    return replace(mitigation, instructions=module.instruction_count, peak_bytes=peak)
+
+
+def _write_rows(draft: Draft, mitigations: Sequence[Mitigation]) -> None:
+    best = _choose(mitigations)
+    draft.rows[:] = [_make_row(mitigation, mitigations, is_answer=mitigation is best) for mitigation in mitigations]
+
+
+def _make_row(mitigation: Mitigation, mitigations: Sequence[Mitigation], *, is_answer: bool) -> BisectionRow:
+    cells = {
+        ERROR: _describe_worst(mitigation.errors),
+        BYTES: _render_more(mitigation.peak_bytes, _find_least([one.peak_bytes for one in mitigations]), render_bytes),
+        INSTRUCTIONS: _render_more(
+            mitigation.instructions, _find_least([one.instructions for one in mitigations]), str
+        ),
+        DEVICE_ERROR: _describe_device(mitigation),
+        MILLISECONDS: "" if mitigation.milliseconds is None else f"{mitigation.milliseconds:.3g}",
+    }
+    cells |= {f"error of {name}": render_figure(error) for name, error in mitigation.errors.items()}
+    cells |= {f"error of {name} on the GPU": render_figure(error) for name, error in mitigation.device_errors.items()}
+    if mitigation.peak_bytes is not None:
+        cells["bytes"] = str(mitigation.peak_bytes)
+    return make_row(mitigation.outcome, mitigation.name, replay=mitigation.replay, cells=cells, is_answer=is_answer)
+
+
+def _describe_worst(errors: Mapping[str, float]) -> str:
+    worst = find_worst(errors)
+    return "" if worst is None else f"{render_figure(worst[1])} {worst[0]}"
+
+
+def _describe_device(mitigation: Mitigation) -> str:
+    if mitigation.device is None:
+        return ""
+    return (
+        "not run"
+        if mitigation.device.error and not mitigation.device.outputs
+        else _describe_worst(mitigation.device_errors)
+    )
+
+
+def _find_least(values: Sequence[int | None]) -> int | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _render_more(value: int | None, least: int | None, render: Callable[[int], str]) -> str:
+    """Returns the least amount itself; for others a text with their distance from it, such as +3 KiB."""
+    if value is None or least is None:
+        return ""
+    return render(value) if value == least else f"+{render(value - least)}"
+
+
+def render_bytes(size: int) -> str:
+    """Returns a text such as `201 MiB` or `96 bytes`."""
+    for unit, name in _UNITS:
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} bytes"
+
+
+def _note(draft: Draft, mitigations: Sequence[Mitigation]) -> None:
+    broken = [f"`{mitigation.name}`" for mitigation in mitigations if mitigation.outcome.error]
+    if broken:
+        draft.is_unsettled = True
+        draft.notes.append(f"could not be analysed: {join_words(broken)}, see the table")
+    for mitigation in mitigations:
+        if mitigation.device is not None and mitigation.device.error:
+            draft.notes.append(f"`{mitigation.name}` on the GPU: {mitigation.device.error}")
+            draft.is_unsettled = draft.is_unsettled or mitigation.device.died
+    timed = {
+        mitigation.device.timed_runs
+        for mitigation in mitigations
+        if mitigation.device is not None and mitigation.device.milliseconds is not None
+    }
+    if timed:
+        runs = f"{min(timed)}" if len(timed) == 1 else f"{min(timed)} to {max(timed)}"
+        device = next(
+            mitigation.device.device
+            for mitigation in mitigations
+            if mitigation.device is not None and mitigation.device.device
+        )
+        draft.notes.append(f"{MILLISECONDS}: median of {runs} executions on {device}, with the host's part of the call")
+    draft.notes.append(
+        f"{BYTES}: arguments, outputs and temporaries on one device by XLA's own analysis; where it says +, and for"
+        f" {INSTRUCTIONS}, against the mitigation that has the least"
+    )
+
+
+def _answer(mitigations: Sequence[Mitigation]) -> list[str]:
+    """Returns a sentence with the right mitigations and the cheapest of them, and one with the price of each."""
+    answers: list[str] = []
+    best = _choose(mitigations)
+    exact = [mitigation for mitigation in mitigations if mitigation.is_exact]
+    if not any(mitigation.is_right for mitigation in mitigations):
+        answers.append("no mitigation is right")
+    elif best is None or not best.is_exact:
+        answers.append("no mitigation is right without losing precision")
+    else:
+        words = join_words([f"`{mitigation.name}`" for mitigation in exact])
+        cheapest = f"; `{best.name}` is the cheapest" if len(exact) > 1 else ""
+        answers.append(f"right: {words}{cheapest}")
+    answers += [_describe_mitigation(mitigation, mitigations) for mitigation in mitigations]
+    return answers
+
+
+def _choose(mitigations: Sequence[Mitigation]) -> Mitigation | None:
+    """Returns the cheapest right mitigation, preferably one that loses no precision; None if none is right."""
+    right = [mitigation for mitigation in mitigations if mitigation.is_exact] or [
+        mitigation for mitigation in mitigations if mitigation.is_right
+    ]
+    return find_cheapest(right)
+
+
+def _describe_mitigation(mitigation: Mitigation, mitigations: Sequence[Mitigation]) -> str:
+    return f"`{mitigation.name}` {', '.join((_describe_rightness(mitigation), *_list_costs(mitigation, mitigations)))}"
+
+
+def _describe_rightness(mitigation: Mitigation) -> str:
+    if mitigation.outcome.error:
+        return "is not known"
+    if mitigation.is_right and mitigation.lossy:
+        return f"is right and loses precision ({_describe_worst(mitigation.lossy)})"
+    if mitigation.is_right and mitigation.may_be_lossy:
+        return "is right and may lose precision, which no numbers were asked for or had"
+    if mitigation.is_right:
+        return "is right" + (
+            "" if mitigation.errors or mitigation.device_errors else " by its schedule, without numbers"
+        )
+    if mitigation.outcome.is_right:
+        return "is right by its schedule and wrong on the GPU"
+    return f"is {mitigation.outcome.word}: {describe_wrong(mitigation.outcome.outputs)}"
+
+
+def _list_costs(mitigation: Mitigation, mitigations: Sequence[Mitigation]) -> list[str]:
+    costs: list[str] = []
+    least = _find_least([one.peak_bytes for one in mitigations])
+    if mitigation.peak_bytes is not None and least is not None:
+        more = mitigation.peak_bytes - least
+        costs.append(f"{render_bytes(more)} more" if more else f"the least memory ({render_bytes(least)})")
+    fewest = _find_least([one.instructions for one in mitigations])
+    if mitigation.instructions is not None and fewest is not None and mitigation.instructions > fewest:
+        costs.append(count_of(mitigation.instructions - fewest, "more instruction"))
+    if mitigation.milliseconds is not None:
+        costs.append(f"{mitigation.milliseconds:.3g} ms")
+    return costs

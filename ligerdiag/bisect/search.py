@@ -1,0 +1,279 @@
+"""Searches that know nothing of programs: answers that change along a list, and minimal sets for a predicate.
+
+`find_changes` asks every member of the list if the ends agree or `verify` is set. Otherwise a binary search finds one
+change, and there may be others (`Changes.is_whole`). Members without an answer are skipped.
+
+`MinimalSetSearch` finds the sets of knobs for which a predicate holds and of which no proper subset will do. It tries
+every set if there are few knobs. For many it assumes that the predicate is monotone, that is, that one more knob does
+no harm: delta debugging shrinks a set that holds until no knob can be left out, and the complements of the minimal
+hitting sets of what was found show whether there are further sets. `Completeness` says that the answer rests on this
+assumption, `is_monotone` whether a trial refuted it. A set that could not be judged counts as one that does not hold,
+and is listed. The search is deterministic.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import combinations, pairwise
+
+type Ask[V] = Callable[[Sequence[int]], Sequence[V | None]]
+"""Returns the answers at these positions; None where there is no answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerChange:
+    """Two positions with different answers, and none between them that has an answer."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes[V]:
+    """The result of a search."""
+
+    changes: tuple[AnswerChange, ...]
+    """In the order of the list."""
+    answers: dict[int, V | None]
+    """Position to answer, for each position that was asked, in the order of the list."""
+    is_whole: bool
+    """Whether every member was asked, so that there are no other changes."""
+
+
+def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes[V]:
+    """Returns the changes among `count` members. verify: ask every member. No member is asked twice."""
+    answers: dict[int, V | None] = {}
+
+    def look(positions: Sequence[int]) -> None:
+        missing = [position for position in positions if position not in answers]
+        answers.update(zip(missing, ask(missing), strict=True) if missing else ())
+
+    look(sorted({0, count - 1}) if count else ())
+    first = _find_answered(range(count), answers, look)
+    last = _find_answered(range(count - 1, -1, -1), answers, look)
+    if verify or first is None or last is None or answers[first] == answers[last]:
+        look(range(count))
+        answered = [position for position in range(count) if answers[position] is not None]
+        changes = [AnswerChange(before=a, after=b) for a, b in pairwise(answered) if answers[a] != answers[b]]
+    else:
+        changes = [_halve(first, last, answers, look)]
+    ordered = {position: answers[position] for position in sorted(answers)}
+    return Changes(changes=tuple(changes), answers=ordered, is_whole=len(ordered) == count)
+
+
+def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[[Sequence[int]], None]) -> AnswerChange:
+    """Narrows down the change between low and high, whose answers differ."""
+    while True:
+        middle = (low + high) // 2
+        between = sorted(range(low + 1, high), key=lambda position: (abs(position - middle), position))
+        answered = _find_answered(between, answers, look)
+        if answered is None:
+            return AnswerChange(before=low, after=high)
+        if answers[answered] == answers[low]:
+            low = answered
+        else:
+            high = answered
+
+
+def _find_answered[V](
+    positions: Sequence[int], answers: dict[int, V | None], look: Callable[[Sequence[int]], None]
+) -> int | None:
+    """Returns the first of the positions that has an answer; asks one after the other."""
+    for position in positions:
+        look([position])
+        if answers[position] is not None:
+            return position
+    return None
+
+
+type Knobs = frozenset[int]
+"""Numbers of the knobs that are turned."""
+type Predicate = Callable[[Sequence[Knobs]], Sequence[bool | None]]
+"""Returns for each set whether the predicate holds; None if that could not be determined."""
+
+EXHAUSTIVE = 6
+"""Up to this number of knobs, every set is tried."""
+
+
+class Completeness(StrEnum):
+    """Whether there may be other minimal sets than those found."""
+
+    CERTAIN = "certain"
+    """There are no others."""
+    IF_MONOTONE = "if monotone"
+    """There are no others, provided that turning more knobs never does harm."""
+    LIMITED = "limited"
+    """There may be others: the limit on trials was reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinimalSets:
+    """The result of a search."""
+
+    sets: tuple[Knobs, ...]
+    """Smallest first; every set with one knob less was tried."""
+    completeness: Completeness
+    is_monotone: bool
+    """Whether no trial has shown that one more knob does harm."""
+    undecided: tuple[Knobs, ...]
+    """Sets that could not be judged."""
+
+
+class _LimitError(Exception):
+    """No more trials are allowed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class MinimalSetSearch:
+    """Searches the minimal sets of knobs for which a predicate holds; keeps every judgement."""
+
+    count: int
+    """Knobs are numbered from 0 to count - 1."""
+    judge: Predicate
+    limit: int
+    """The most trials, including those in `tried`."""
+    width: int = 1
+    """Sets that are judged at a time where one that holds is enough."""
+    tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
+    """Every set that was judged, in that order; may start with those of an earlier search over the same knobs."""
+    on_best: Callable[[Knobs], None] | None = None
+    """Called with each set that holds and is smaller than all before."""
+
+    @property
+    def best(self) -> Knobs | None:
+        """The smallest set so far that holds; of equally small ones the first that was tried."""
+        return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
+
+    def run(self) -> MinimalSets:
+        """Searches until nothing is left or the limit is reached. Passes on Ctrl-C and what the judge raises."""
+        every = frozenset(range(self.count))
+        completeness = Completeness.CERTAIN
+        try:
+            if not self._ask([frozenset(), every])[0]:
+                if self.count <= EXHAUSTIVE:
+                    self._try_all()
+                else:
+                    completeness = Completeness.IF_MONOTONE
+                    self._dualize(every)
+        except _LimitError:
+            completeness = Completeness.LIMITED
+        return MinimalSets(
+            sets=self.list_confirmed(),
+            completeness=completeness,
+            is_monotone=_is_monotone(self.tried),
+            undecided=tuple(knobs for knobs, holds in self.tried.items() if holds is None),
+        )
+
+    def list_confirmed(self) -> tuple[Knobs, ...]:
+        """Returns the sets that hold and of which every set with one knob less was tried and does not, smallest first."""
+        held = [knobs for knobs, holds in self.tried.items() if holds]
+        minimal = [
+            knobs
+            for knobs in held
+            if all(less in self.tried for _, less in iterate_confirmations(knobs))
+            and not any(other < knobs for other in held)
+        ]
+        return tuple(sorted(minimal, key=_by_size))
+
+    def _try_all(self) -> None:
+        found: list[Knobs] = []
+        for size in range(1, self.count + 1):
+            level = [frozenset(chosen) for chosen in combinations(range(self.count), size)]
+            level = [knobs for knobs in level if not any(smaller <= knobs for smaller in found)]
+            found += [knobs for knobs, holds in zip(level, self._ask(level), strict=True) if holds]
+
+    def _dualize(self, every: Knobs) -> None:
+        """Finds all minimal sets by dualization. Single knobs are always tried: the user wants to know if one is
+        enough."""
+        singles = [frozenset({knob}) for knob in sorted(every)]
+        self._ask(singles)
+        if not self.tried[every]:
+            self._ask([every - knobs for knobs in singles])
+        while True:
+            confirmed = self.list_confirmed()
+            open_ones = [
+                knobs
+                for knobs, holds in self.tried.items()
+                if holds and not any(smaller <= knobs for smaller in confirmed)
+            ]
+            held = min(open_ones, key=len, default=None)
+            if held is None:
+                held = self._find_first([every - chosen for chosen in compute_hitting_sets(confirmed)])
+            if held is None:
+                return
+            self._shrink(held)
+
+    def _shrink(self, held: Knobs) -> None:
+        """Shrinks a set that holds by delta debugging, until no single knob can be left out."""
+        pieces = 2
+        while len(held) > 1:
+            parts = [frozenset(part) for part in _split(sorted(held), min(pieces, len(held)))]
+            part = self._find_first(parts)
+            rest = None if part is not None else self._find_first([held - part for part in parts])
+            if part is not None:
+                held, pieces = part, 2
+            elif rest is not None:
+                held, pieces = rest, max(2, pieces - 1)
+            elif pieces < len(held):
+                pieces *= 2
+            else:
+                return
+
+    def _find_first(self, candidates: Sequence[Knobs]) -> Knobs | None:
+        """Returns the first candidate that holds; later ones may not have been tried."""
+        for start in range(0, len(candidates), self.width):
+            some = candidates[start : start + self.width]
+            for knobs, holds in zip(some, self._ask(some), strict=True):
+                if holds:
+                    return knobs
+        return None
+
+    def _ask(self, asked: Sequence[Knobs]) -> list[bool | None]:
+        """Returns the judgement of each set, from `tried` where it is there. Raises _LimitError after the last trial
+        allowed."""
+        missing = list(dict.fromkeys(knobs for knobs in asked if knobs not in self.tried))
+        allowed = missing[: max(0, self.limit - len(self.tried))]
+        before = self.best
+        if allowed:
+            self.tried.update(zip(allowed, self.judge(allowed), strict=True))
+        best = self.best
+        if best is not None and best != before and self.on_best is not None:
+            self.on_best(best)
+        if len(allowed) < len(missing):
+            raise _LimitError
+        return [self.tried[knobs] for knobs in asked]
+
+
+def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
+    """Returns all minimal sets that have a member in common with each of these (Berge's multiplication); () if one of
+    these is empty."""
+    hitting: list[Knobs] = [frozenset()]
+    for one in sets:
+        grown = dict.fromkeys(
+            chosen if chosen & one else chosen | {knob}
+            for chosen in hitting
+            for knob in (sorted(one) if not chosen & one else [0])
+        )
+        hitting = [chosen for chosen in grown if not any(other < chosen for other in grown)]
+    return tuple(sorted(hitting, key=_by_size))
+
+
+def iterate_confirmations(knobs: Knobs) -> Iterator[tuple[int, Knobs]]:
+    """Yields each member, and the set without it."""
+    for knob in sorted(knobs):
+        yield knob, knobs - {knob}
+
+
+def _by_size(knobs: Knobs) -> tuple[int, list[int]]:
+    return len(knobs), sorted(knobs)
+
+
+def _split(knobs: Sequence[int], pieces: int) -> list[Sequence[int]]:
+    """Returns consecutive parts, as equal as possible."""
+    edges = [len(knobs) * number // pieces for number in range(pieces + 1)]
+    return [knobs[start:end] for start, end in pairwise(edges)]
+
+
+def _is_monotone(tried: Mapping[Knobs, bool | None]) -> bool:
+    held = [knobs for knobs, holds in tried.items() if holds]
+    return not any(small < large for large, holds in tried.items() if holds is False for small in held)

@@ -1,1 +1,0 @@
-"""Searches over what varies a compile: trials, where they are compiled and judged, and which sets and changes matter."""

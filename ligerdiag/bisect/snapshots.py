@@ -1,0 +1,314 @@
+"""Snapshots that XLA wrote between passes, and the verdicts on the outputs after each pass.
+
+    module_0003.jit_step.0042.fusion.after_priority-fusion.before_cse.hlo.pb
+    module_0003.jit_step.0073.copy-insertion.after_removing_unnecessary_copies.hlo.pb
+
+A pipeline writes a file when it starts (`after_pipeline-start`) and after each pass that changed something. Pipelines
+are nested: a pass can run a pipeline, whose files then come before that of the pass. A pass that dumps its own steps
+writes files without `before`, and the pipeline's name is that of the pass. Several modules may have been compiled; the
+program is the last one that XLA began.
+
+A module without a schedule is judged under schedules that it could have (`synthetic_schedules`), on the storage that
+must be shared (`hlo.aliasing`). An output is forced if a path of data or control leads from the write to it, lost if it
+is computed from something else than the kernel wrote, such as a copy, a shard or the value before a cast, and open
+otherwise. Bytes that XLA's buffer assignment shares by chance are not seen before the module has one.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from ligerdiag.analysis.context import Context, compute_context
+from ligerdiag.analysis.verdict.comparison import Standing, choose_verdict, find_standing
+from ligerdiag.analysis.writes import find_hidden_operands
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.bisect.synthetic_schedules import SchedulePolicy, inline_calls, schedule_module
+from ligerdiag.effects.isolated import CallEffectsReader
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.aliasing import build_must_alias_buffers
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.parse import load_hlo, pause_collector
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.model.findings import Verdict
+
+START = "pipeline-start"
+_NAME = re.compile(
+    r"(?:\d+\.)?module_(?P<module>\d+)\.(?:.*?\.)?(?P<number>\d{4,})\.(?P<pipeline>.+?)"
+    r"\.after_(?P<after>.+?)(?:\.before_(?P<before>.+?))?\.hlo\.pb"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A file that XLA wrote between two passes."""
+
+    path: Path
+    module: int
+    number: int
+    """Number of the file among those of the module, from 0."""
+    pipeline: str
+    after: str
+    """Name of the pass that has just run; `START` when the pipeline starts."""
+    before: str
+    """Name of the pass that comes next; empty in the middle of a pass."""
+
+    @property
+    def text(self) -> str:
+        """The pass that has just run, such as `fusion` (pipeline `fusion`)."""
+        if self.after == START:
+            return f"the work before pipeline `{self.pipeline}`"
+        return f"`{self.after}` (pipeline `{self.pipeline}`)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerStep:
+    """The work of XLA between two snapshots."""
+
+    name: str
+    """Name of the pass; empty for work outside a pass."""
+    pipeline: str
+    """The pipeline of the pass; without a pass, the pipeline that comes next."""
+    number: int
+    """Number of the first snapshot afterwards."""
+    part: str = ""
+    """The part of the pass, if XLA names one."""
+
+    @property
+    def label(self) -> str:
+        """A text such as algsimp in simplification."""
+        if not self.name:
+            return f"before {self.pipeline}"
+        return self.name if self.name == self.pipeline else f"{self.name} in {self.pipeline}"
+
+
+def parse_snapshot(path: Path) -> Snapshot | None:
+    """Parses the name of a file; returns None unless it is a snapshot between two passes."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    return Snapshot(
+        path=path,
+        module=int(match["module"]),
+        number=int(match["number"]),
+        pipeline=match["pipeline"],
+        after=match["after"],
+        before=match["before"] or "",
+    )
+
+
+def list_snapshots(paths: Iterable[Path]) -> tuple[Snapshot, ...]:
+    """Returns the snapshots of the program, the last module that XLA began, in the order in which XLA wrote them."""
+    found = [snapshot for path in paths if (snapshot := parse_snapshot(path)) is not None]
+    last = max((snapshot.module for snapshot in found), default=0)
+    return tuple(sorted((one for one in found if one.module == last), key=lambda one: one.number))
+
+
+def find_step(snapshots: Sequence[Snapshot], position: int) -> CompilerStep:
+    """Returns the step of XLA that ends with the snapshot at `position`."""
+    this = snapshots[position]
+    if this.after != START:
+        is_part = not this.before
+        return CompilerStep(
+            name=this.pipeline if is_part else this.after,
+            pipeline=this.pipeline,
+            number=this.number,
+            part=this.after if is_part else "",
+        )
+    outer = _find_outer(snapshots, position)
+    if outer is None:
+        return CompilerStep(name="", pipeline=this.pipeline, number=this.number)
+    return CompilerStep(name=outer.after, pipeline=outer.pipeline, number=this.number)
+
+
+def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None:
+    """Returns the snapshot of the pass that ran this pipeline; None if no pass did.
+
+    It is the next snapshot of a pipeline that began before this one and continues after it.
+    """
+    begun = {snapshot.pipeline for snapshot in snapshots[:position]} - {snapshots[position].pipeline}
+    for later in snapshots[position + 1 :]:
+        if later.after == START:
+            begun.discard(later.pipeline)  # it begins anew
+        elif later.pipeline in begun:
+            return later
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judgement:
+    """The verdicts on one module, and whether they depend on its schedule."""
+
+    module: HloModule
+    """The judged module, with calls inlined if it had no schedule."""
+    standings: Mapping[str, Standing]
+    """By output name."""
+    synthetic: Mapping[SchedulePolicy, Context]
+    """The analysis under each schedule that the module could have; WRITTEN only if an output is lost."""
+    scheduled: Context | None
+    """The analysis under the module's own schedule; None without one."""
+
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """By output name, under the module's schedule. Without one: forced is fresh, open is latent, and lost is the
+        verdict under EARLY."""
+        if self.scheduled is not None:
+            return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}
+        early = self.synthetic[SchedulePolicy.EARLY].verdicts.outputs
+        return {name: choose_verdict(standing, early[name].verdict) for name, standing in self.standings.items()}
+
+
+def judge_module(
+    *,
+    program: HloModule,
+    module: HloModule,
+    buffers: BufferAssignment | None,
+    effects: CallEffectsReader,
+    output_names: tuple[str, ...],
+) -> Judgement | None:
+    """Judges one module between two passes; returns None for a module that is not judged.
+
+    program: the program as written. buffers: XLA's buffer assignment for the module's own schedule. Raises
+    ArtifactError as `inline_calls` does.
+
+    Not judged is a module in which a custom call of Shardy around a manual computation returns several values: it is
+    unknown which result is which operand.
+    """
+    if _has_boundary(module):
+        return None
+    effects.read(program)
+    effects.read(module)
+    if not module.is_scheduled:
+        module = inline_calls(module)
+    shared = build_must_alias_buffers(module)
+
+    def judge(judged: HloModule, stored: BufferAssignment) -> Context:
+        return compute_context(
+            program=program,
+            optimized=judged,
+            buffers=stored,
+            effects_of=effects.find,
+            output_names=output_names,
+            traced_calls=(),
+        )
+
+    def is_kernel(call: HloInstruction) -> bool:
+        return bool(find_hidden_operands(call, effects.find(call)))
+
+    synthetic = {
+        policy: judge(schedule_module(module, is_kernel, policy), shared)
+        for policy in (SchedulePolicy.LATE, SchedulePolicy.EARLY)
+    }
+    if Standing.LOST in _compare(synthetic).values():
+        policy = SchedulePolicy.WRITTEN
+        synthetic[policy] = judge(schedule_module(module, is_kernel, policy), shared)
+    return Judgement(
+        module=module,
+        standings=_compare(synthetic),
+        synthetic=synthetic,
+        scheduled=judge(module, shared if buffers is None else buffers) if module.is_scheduled else None,
+    )
+
+
+def _has_boundary(module: HloModule) -> bool:
+    return any(
+        is_call_with(call, CallTrait.SHARDY) and sum(1 for _ in iterate_leaves(call.shape)) > 1
+        for _, call in module.iterate_custom_calls()
+    )
+
+
+def _compare(synthetic: Mapping[SchedulePolicy, Context]) -> Mapping[str, Standing]:
+    names = next(iter(synthetic.values())).verdicts.outputs
+    return {
+        name: find_standing({context.verdicts.outputs[name].verdict for context in synthetic.values()})
+        for name in names
+    }
+
+
+type OnJudged = Callable[[int, int], None]
+"""Called with the number of snapshots judged so far, and of all snapshots."""
+
+_ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StandingChange:
+    """A snapshot in which the standing or the verdict of some output differs from the one before."""
+
+    step: CompilerStep | None
+    """The step that changed it; None for the program as XLA got it."""
+    path: Path
+    """Of the snapshot."""
+    before: Judgement | None
+    """The judgement right before the step; None for the first one."""
+    after: Judgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class History:
+    """All changes of one compile."""
+
+    changes: tuple[StandingChange, ...]
+    """First the program as XLA got it, unless it could not be judged; then each change, in order."""
+    snapshots: int
+    """Number of snapshots, including the program as XLA got it and the scheduled one."""
+    judged: int
+    """Number of snapshots that differ from the one before, and were judged or skipped."""
+    skipped: tuple[str, ...]
+    """Names of the files that could not be judged."""
+
+
+def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJudged) -> History:
+    """Judges the program as XLA got it, every snapshot, and the scheduled program, in this order.
+
+    Every snapshot counts, for a later pass may restore what an earlier one took away; of equal files in a row only the
+    first is judged. Raises ArtifactError for a file that cannot be read.
+    """
+    program, _ = load_hlo(artifact.program)
+    files = list(_list_files(artifact))
+    changes: list[StandingChange] = []
+    skipped: list[str] = []
+    judged, digest, previous = 0, b"", None
+    for number, (path, step) in enumerate(files):
+        on_judged(number, len(files))
+        data = sha256(path.read_bytes()).digest()
+        if data == digest:
+            continue
+        digest = data
+        judged += 1
+        judgement = _judge(program, path, effects, artifact.provenance.outputs)
+        if judgement is None:
+            skipped.append(path.name)
+            continue
+        if previous is None or _summarize(previous) != _summarize(judgement):
+            changes.append(StandingChange(step=step, path=path, before=previous, after=judgement))
+        previous = judgement
+    on_judged(len(files), len(files))
+    return History(changes=tuple(changes), snapshots=len(files), judged=judged, skipped=tuple(skipped))
+
+
+def _list_files(artifact: Artifact) -> Iterator[tuple[Path, CompilerStep | None]]:
+    snapshots = list_snapshots(artifact.passes)
+    yield artifact.unoptimized, None
+    for position, snapshot in enumerate(snapshots):
+        yield snapshot.path, find_step(snapshots, position)
+    yield artifact.optimized, _ASSIGNED
+
+
+def _judge(program: HloModule, path: Path, effects: CallEffectsReader, names: tuple[str, ...]) -> Judgement | None:
+    module, buffers = load_hlo(path)
+    try:
+        with pause_collector():
+            return judge_module(program=program, module=module, buffers=buffers, effects=effects, output_names=names)
+    except (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration, ArtifactError):
+        if os.environ.get("LIGERDIAG_DEBUG"):
+            raise
+        return None
+
+
+def _summarize(judgement: Judgement) -> tuple[Mapping[str, Standing], Mapping[str, Verdict]]:
+    return judgement.standings, judgement.verdicts

@@ -1,0 +1,235 @@
+"""Schedules that a module could have before XLA schedules it, with its calls inlined as XLA's call inliner does.
+
+Under LATE a kernel call runs only if nothing else can, so readers that nothing forces after it come before it. Under
+EARLY a kernel call runs as soon as its operands exist, so readers that nothing forces before it come after it. WRITTEN
+is the author's order by tags, as far as dependences allow; an instruction without a tag runs once its operands exist.
+All keep operands and control predecessors, and a loop or branch around a kernel counts as a kernel call. An output that
+is fresh under LATE is forced; one that is wrong under all three cannot be repaired by any schedule.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from ligerdiag.analysis.writes import CALLERS
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.legal_orders import order_by
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+
+_RUNS = having(Trait.RUNS_SCHEDULED)
+"""Opcodes whose called computations run where the caller stands."""
+_MOST = 1_000_000
+"""Instructions of an inlined module: calls of calls multiply."""
+
+
+def inline_calls(module: HloModule) -> HloModule:
+    """Returns the module with every `call` inlined and no schedule, or the module itself if it has none.
+
+    Each call gets its own instructions, including loops and branches inside it, and the tag paths of these begin with
+    those of the calls that lead there. Computations that are only applied (a `to_apply`, a fusion's) stay shared.
+    Raises ArtifactError if calls of calls give more than a million instructions.
+    """
+    reached = list(_iterate_reached(module))
+    if not any(instruction.opcode == "call" for computation in reached for instruction in computation.instructions):
+        return module
+    inliner = _Inliner(module)
+    entry, _ = inliner.copy(module.entry, (), {})
+    return replace(module, entry=entry, computations=inliner.computations | {entry.id: entry}, tags=inliner.tags)
+
+
+def _iterate_reached(module: HloModule) -> Iterator[HloComputation]:
+    """Yields the computations that run, each once."""
+    pending, seen = [module.entry], {module.entry.id}
+    while pending:
+        computation = pending.pop()
+        yield computation
+        for instruction in computation.instructions:
+            for callee in instruction.called_computations if instruction.opcode in _RUNS else ():
+                if callee not in seen:
+                    seen.add(callee)
+                    pending.append(module.computations[callee])
+
+
+@dataclass(slots=True, eq=False)
+class _Inliner:
+    """Copies each computation that runs, once for each path of calls to it."""
+
+    module: HloModule
+    computations: dict[int, HloComputation] = field(init=False)
+    """By id, callees before callers: the applied computations and all copies."""
+    tags: dict[int, TagPath] = field(init=False)
+    """Tag paths of their instructions, by id."""
+    _next_instruction: int = field(init=False)
+    _next_computation: int = field(init=False)
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        running = {computation.id for computation in _iterate_reached(self.module)}
+        self.computations = {number: one for number, one in self.module.computations.items() if number not in running}
+        applied = [one.id for computation in self.computations.values() for one in computation.instructions]
+        self.tags = {number: self.module.tags[number] for number in applied if number in self.module.tags}
+        self._next_instruction = 1 + max(i.id for c in self.module.computations.values() for i in c.instructions)
+        self._next_computation = 1 + max(self.module.computations)
+
+    def copy(
+        self, computation: HloComputation, path: TagPath, given: dict[int, HloInstruction]
+    ) -> tuple[HloComputation, tuple[HloInstruction, ...]]:
+        """Returns a copy of the computation, and its instructions.
+
+        path: tag path of the calls that lead to it. given: parameter number to the operand that replaces it, if the
+        computation is inlined into another one.
+        """
+        copies: dict[int, HloInstruction] = {}
+        listed: list[HloInstruction] = []
+        numbers = {instruction.id: self._take_number() for instruction in computation.instructions}
+        last: dict[int, int] = {}
+        for instruction in computation.instructions:
+            if instruction.opcode == "parameter" and given:
+                copies[instruction.id] = given[instruction.proto.parameter_number]
+                continue
+            operands = tuple([copies[operand.id] for operand in instruction.operands])
+            if instruction.opcode == "call":
+                callee = self.module.computations[instruction.called_computations[0]]
+                inner, inlined = self.copy(
+                    callee, (*path, *self.module.find_tag_path(instruction)), dict(enumerate(operands))
+                )
+                copies[instruction.id] = inner.root
+                last[instruction.id] = inner.root.id
+                listed += inlined
+                continue
+            called = instruction.called_computations
+            if instruction.opcode in _RUNS:
+                called = tuple([self._keep(self.copy(self.module.computations[c], path, {})[0]) for c in called])
+            tags = self.module.find_tag_path(instruction)
+            if tags:
+                self.tags[numbers[instruction.id]] = (*path, *tags)
+            copy = replace(
+                instruction,
+                id=numbers[instruction.id],
+                operands=operands,
+                control_predecessors=tuple(
+                    [last.get(n, numbers[n]) for n in instruction.control_predecessors if n in numbers]
+                ),
+                called_computations=called,
+            )
+            copies[instruction.id] = copy
+            listed.append(copy)
+        self._next_computation += 1
+        made = replace(
+            computation,
+            id=self._next_computation - 1,
+            instructions=tuple(listed),
+            root=copies[computation.root.id],
+            sequence=(),
+        )
+        return made, made.instructions
+
+    def _keep(self, computation: HloComputation) -> int:
+        self.computations[computation.id] = computation
+        return computation.id
+
+    def _take_number(self) -> int:
+        self._count += 1
+        if self._count > _MOST:
+            raise ArtifactError(f"`{self.module.name}` calls functions in more ways than can be followed")
+        self._next_instruction += 1
+        return self._next_instruction - 1
+
+
+class SchedulePolicy(StrEnum):
+    """When kernel calls run: as late or as early as dependences allow, or in the author's order."""
+
+    LATE = "late"
+    EARLY = "early"
+    WRITTEN = "written"
+
+
+type IsKernel = Callable[[HloInstruction], bool]
+"""Returns whether a custom call has a hidden write."""
+type _Key = tuple[TagPath, int]
+
+
+def schedule_module(module: HloModule, is_kernel: IsKernel, policy: SchedulePolicy) -> HloModule:
+    """Returns the module with such a schedule, which replaces its own if it has one."""
+    holders = _find_holders(module, is_kernel)
+    scheduled: dict[int, HloComputation] = {}
+    for number, computation in module.computations.items():
+        if computation.is_fusion:
+            scheduled[number] = computation
+            continue
+        kernels = {
+            i.id for i in computation.instructions if (i.opcode == "custom-call" and is_kernel(i)) or _runs(i, holders)
+        }
+        match policy:
+            case SchedulePolicy.EARLY:
+                order = _order_early(computation, kernels)
+            case SchedulePolicy.LATE:
+                listed = {i.id: n for n, i in enumerate(computation.instructions)}
+                order = _order_by(computation, {n: ((1,) if n in kernels else (), at) for n, at in listed.items()})
+            case SchedulePolicy.WRITTEN:
+                order = _order_by(computation, _compute_program_keys(module, computation))
+        scheduled[number] = replace(computation, sequence=order)
+    return replace(module, computations=scheduled, entry=scheduled[module.entry.id])
+
+
+def _find_holders(module: HloModule, is_kernel: IsKernel) -> frozenset[int]:
+    """Returns the ids of computations that run a kernel, directly or in a computation that they call."""
+    found: set[int] = set()
+    for computation in module.computations.values():
+        if any((i.opcode == "custom-call" and is_kernel(i)) or _runs(i, found) for i in computation.instructions):
+            found.add(computation.id)
+    return frozenset(found)
+
+
+def _runs(instruction: HloInstruction, holders: frozenset[int] | set[int]) -> bool:
+    return instruction.opcode in CALLERS and any(callee in holders for callee in instruction.called_computations)
+
+
+def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
+    """Returns a map from instruction id to the ids that must come before it, each once."""
+    known = {instruction.id for instruction in computation.instructions}
+    return {
+        i.id: tuple(dict.fromkeys((*[o.id for o in i.operands], *[p for p in i.control_predecessors if p in known])))
+        for i in computation.instructions
+    }
+
+
+def _order_early(computation: HloComputation, kernels: set[int]) -> tuple[HloInstruction, ...]:
+    """Returns an order that runs what each kernel call needs, then the call, and then the rest."""
+    needed = _find_needed(computation)
+    by_id = {instruction.id: instruction for instruction in computation.instructions}
+    order: dict[int, HloInstruction] = {}
+    for start in (*[n for n in by_id if n in kernels], *by_id):
+        pending = [start]
+        while pending:
+            missing = [n for n in needed[pending[-1]] if n not in order]
+            if missing:
+                pending += missing
+            else:
+                number = pending.pop()
+                order.setdefault(number, by_id[number])
+    return tuple(order.values())
+
+
+def _order_by(computation: HloComputation, keys: Mapping[int, _Key]) -> tuple[HloInstruction, ...]:
+    """Returns the order in which the ready instruction with the least key comes next."""
+    return order_by(computation.instructions, _find_needed(computation), keys)
+
+
+def _compute_program_keys(module: HloModule, computation: HloComputation) -> Mapping[int, _Key]:
+    """Returns each instruction's place in program order: that of its last tagged operation, else of its operands."""
+    keys: dict[int, _Key] = {}
+    for number, instruction in enumerate(computation.instructions):
+        own = _find_last_tag(module, instruction)
+        inherited = max((keys[operand.id][0] for operand in instruction.operands), default=())
+        keys[instruction.id] = own or inherited, number
+    return keys
+
+
+def _find_last_tag(module: HloModule, instruction: HloInstruction) -> TagPath:
+    found = module.find_tag_path(instruction)
+    if instruction.opcode == "fusion":
+        for fused in module.computations[instruction.called_computations[0]].instructions:
+            found = max(found, _find_last_tag(module, fused))
+    return found

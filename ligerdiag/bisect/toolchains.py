@@ -1,0 +1,129 @@
+"""Between which versions of JAX and Triton the verdict changes: compiles the case with one toolchain after the other.
+QQQ"""
+
+from collections.abc import Sequence
+
+from ligerdiag.bisect.search import AnswerChange, find_changes
+from ligerdiag.bisect.trials import Draft, Outcome, Trial, TrialRunner, compare_outputs, make_row, replay_outcomes
+from ligerdiag.errors import InputError
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.report.comparisons import Axis, Bisection
+from ligerdiag.run_options import BisectOptions
+from ligerdiag.text import join_words
+from ligerdiag.toolchains.environments import has_environment, locate_environment
+from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec, known_toolchains
+
+PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
+"""Packages whose versions the table shows."""
+LINEAR = 8
+"""Up to this number, all toolchains are tried and every change is found."""
+
+type VerdictsByToolchain = tuple[tuple[str, Verdict], ...]
+
+
+def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
+    """Returns the verdicts under each toolchain, and the steps between which they change.
+
+    Raises InputError if a toolchain that the user named has no environment, or fewer than two have one.
+    """
+    names, missing = _choose(runner, options)
+    draft = runner.open_draft(case, target.name, Axis.TOOLCHAINS, columns=PACKAGES)
+    draft.toolchain = ""
+    draft.notes += [f"toolchain `{name}` was not tried: {_explain_missing(name)}" for name in missing]
+    outcomes: dict[int, Outcome] = {}
+
+    def ask(positions: Sequence[int]) -> list[VerdictsByToolchain | None]:
+        trials = [Trial(case=case, target=target, toolchain=names[position]) for position in positions]
+        found = runner.try_all(trials)
+        outcomes.update(zip(positions, found, strict=True))
+        _write_rows(draft, runner, names, outcomes, options, replay=False)
+        return [None if outcome.error else tuple(outcome.outputs.items()) for outcome in found]
+
+    found = find_changes(len(names), ask, verify=len(names) <= LINEAR)
+    steps = {change.after for change in found.changes}
+    _write_rows(draft, runner, names, outcomes, options, replay=options.replay, answers=steps)
+    draft.answers += [_describe_change(runner, names, outcomes, change) for change in found.changes]
+    answered = [names[position] for position, answer in found.answers.items() if answer is not None]
+    if not found.changes and answered:
+        draft.answers.append(f"the verdicts are the same under {join_words([f'`{name}`' for name in answered])}")
+    if not found.is_whole:
+        draft.notes.append(
+            f"found by halving, {len(found.answers)} of {len(names)} toolchains were tried: there may be other changes"
+        )
+    undecided = [names[position] for position, answer in found.answers.items() if answer is None]
+    if undecided:
+        draft.is_unsettled = True
+        draft.notes.append(
+            f"could not be analysed under {join_words([f'`{name}`' for name in undecided])}, see the table"
+        )
+    return runner.finish(draft)
+
+
+def _choose(runner: TrialRunner, options: BisectOptions) -> tuple[list[str], list[str]]:
+    """Returns the names of the toolchains that have an environment, in order, and of those that have none."""
+    asked = list(dict.fromkeys(options.toolchains or (*(spec.name for spec in known_toolchains()), DEFAULT)))
+    missing = [name for name in asked if not options.create and not _is_there(runner, name)]
+    names = [name for name in asked if name not in missing]
+    if missing and (options.toolchains or len(names) < 2):
+        commands = join_words([f"`ligerdiag toolchains create {name}`" for name in missing])
+        noun = "toolchain" if len(missing) == 1 else "toolchains"
+        raise InputError(
+            f"{noun} {join_words([f'`{name}`' for name in missing])} must be made first, which takes some GB each:"
+            f" {commands}, or `--create`"
+        )
+    if len(names) < 2:
+        raise InputError(f"expected two toolchains at least but got {join_words([f'`{name}`' for name in names])}")
+    return names, missing
+
+
+def _is_there(runner: TrialRunner, name: str) -> bool:
+    return name == DEFAULT or has_environment(locate_environment(find_spec(name), runner.cache))
+
+
+def _explain_missing(name: str) -> str:
+    return f"`ligerdiag toolchains create {name}` makes it"
+
+
+def _write_rows(
+    draft: Draft,
+    runner: TrialRunner,
+    names: Sequence[str],
+    outcomes: dict[int, Outcome],
+    options: BisectOptions,
+    *,
+    replay: bool,
+    answers: frozenset[int] | set[int] = frozenset(),
+) -> None:
+    """Writes the rows of the toolchains that were tried so far, in the order of `names`."""
+    positions = sorted(outcomes)
+    replays = replay_outcomes(runner, draft, [outcomes[p] for p in positions], options if replay else None)
+    draft.rows[:] = [
+        make_row(
+            outcomes[position],
+            names[position],
+            replay=numbers,
+            cells=_find_versions(runner, names[position]),
+            is_answer=position in answers,
+        )
+        for position, numbers in zip(positions, replays, strict=True)
+    ]
+
+
+def _find_versions(runner: TrialRunner, name: str) -> dict[str, str]:
+    versions = runner.find_toolchain(name).versions
+    return {package: versions.get(package, "") for package in PACKAGES}
+
+
+def _describe_change(
+    runner: TrialRunner, names: Sequence[str], outcomes: dict[int, Outcome], change: AnswerChange
+) -> str:
+    before, after = outcomes[change.before], outcomes[change.after]
+    changed = compare_outputs(before.outputs, after.outputs)
+    old, new = (_find_versions(runner, names[position]) for position in (change.before, change.after))
+    differing = [f"{name} {old[name]} -> {new[name]}" for name in PACKAGES if old[name] != new[name]]
+    return (
+        f"between `{names[change.before]}` and `{names[change.after]}`: {', '.join(changed) or 'other outputs'}"
+        f" ({', '.join(differing) or 'the same versions'})"
+    )

@@ -1,0 +1,536 @@
+"""Trials of `bisect`: one way to compile a case each, what came of it, and the rows of the answer's table.
+
+`TrialRunner` compiles trials with several workers at a time and judges them as they arrive.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import batched
+from pathlib import Path
+from threading import Lock
+from time import perf_counter
+from typing import Self
+
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.service import (
+    CompileResult,
+    compile_cases,
+    discover_cases,
+    make_toolchain_step,
+)
+from ligerdiag.device.device_service import require_gpu, run_judged_cases
+from ligerdiag.effects.declared import DeclaredEffects, parse_declared
+from ligerdiag.errors import LigerdiagError, describe_error
+from ligerdiag.inspection.compilation import inspect_artifact, open_readers
+from ligerdiag.model.findings import VERDICT_ORDER, DeviceRun, Finding, Replay, ReplayState, Verdict
+from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.model.report import Coverage, OnProgress, Progress, WrittenOperand
+from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask, replay_artifacts
+from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.report.agreement import Agreement, compute_replay_agreements
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
+from ligerdiag.report.terminal.diagnostics import render_agreement_word
+from ligerdiag.report.terminal.spans import compute_text
+from ligerdiag.rules.registry import get_rule
+from ligerdiag.run_options import BisectOptions
+from ligerdiag.text import join_words
+from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT
+from ligerdiag.workers.pool import Pool, count_cores
+from ligerdiag.workers.templates import Templates
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A bisection that is being made. The axis appends to the lists, so that Ctrl-C leaves what is known so far."""
+
+    case_id: str
+    target: str
+    toolchain: str
+    axis: Axis
+    columns: tuple[str, ...] = ()
+    rows: list[BisectionRow] = field(default_factory=list[BisectionRow])
+    answers: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    is_unsettled: bool = False
+    trials_before: int = 0
+    """Trials that the runner had made before this bisection began, for other cases or targets."""
+    compiled_before: int = 0
+    started: float = field(default_factory=perf_counter)
+
+    def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
+        """Returns the bisection as far as it is known. trials, compiled: those of the runner, since it started."""
+        return Bisection(
+            case_id=self.case_id,
+            target=self.target,
+            toolchain=self.toolchain,
+            axis=self.axis,
+            columns=self.columns,
+            rows=tuple(self.rows),
+            answers=tuple(self.answers),
+            notes=tuple(self.notes),
+            trials=trials - self.trials_before,
+            compiled=compiled - self.compiled_before,
+            seconds=perf_counter() - self.started,
+            interrupted=interrupted,
+            is_unsettled=self.is_unsettled,
+        )
+
+
+type TrialKey = tuple[object, ...]
+
+_WORDS: Mapping[Verdict, str] = {
+    Verdict.FRESH: "right",
+    Verdict.LATENT: "latent",
+    Verdict.UNKNOWN: "unknown",
+    Verdict.CLOBBERED: "wrong",
+    Verdict.STALE: "wrong",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One way to compile a case."""
+
+    case: CaseSpec
+    target: Target
+    toolchain: str = DEFAULT
+    variation: Variation = field(default_factory=Variation)
+
+    @property
+    def key(self) -> TrialKey:
+        """Equal for two trials that compile the same."""
+        flags = tuple(sorted((name, repr(value)) for name, value in self.variation.flags.items()))
+        ties = tuple(sorted(set(self.variation.ties)))
+        return self.case.source, self.case.id, self.target.name, self.target.sha256, self.toolchain, flags, ties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The verdicts of one trial, or the reason why there are none."""
+
+    trial: Trial
+    outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    """Output name to verdict, in the program's order; empty when there is an error."""
+    findings: tuple[Finding, ...] = ()
+    coverage: Coverage | None = None
+    written: tuple[WrittenOperand, ...] = ()
+    """The operands that kernels overwrite without XLA's knowledge."""
+    meant: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Output name to the hidden writes that it should depend on, as a bit set; see `Inspection.meant`."""
+    artifact: Artifact | None = None
+    error: str = ""
+    """One line; empty if the trial was compiled and judged."""
+    exit_code: int = 0
+    """The exit code for the error: 2 for input, 3 for what could not be analysed."""
+    cached: bool = False
+    """Whether the artifact came from the cache."""
+    seconds: float = 0.0
+    """Wall time of compiling (0 if cached) and judging."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every output is fresh."""
+        return self.word == "right"
+
+    def wants(self, meant: Mapping[str, int]) -> bool:
+        """Returns whether every output should depend on all the writes that it has in `meant`, and perhaps on more."""
+        return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
+
+    @property
+    def word(self) -> str:
+        """The worst of its outputs: `right`, `latent`, `unknown` or `wrong`; `unknown` without outputs."""
+        if self.error or not self.outputs:
+            return "unknown"
+        return _WORDS[max(self.outputs.values(), key=VERDICT_ORDER.index)]
+
+
+class Lanes:
+    """Pools of one worker each: a pool keeps one toolchain and remembers the hashes of files, so threads share none."""
+
+    def __init__(self, cache_root: Path, timeout: float, templates: Templates) -> None:
+        """timeout: seconds for one job."""
+        self._templates = templates
+        self._cache_root = cache_root
+        self._timeout = timeout
+        self._lock = Lock()
+        self._all: list[Pool] = []
+        self._idle: dict[str, list[Pool]] = {}
+        self._is_closed = False
+
+    @contextmanager
+    def take(self, toolchain: Toolchain) -> Generator[Pool]:
+        """Yields a pool of that toolchain that nobody else uses meanwhile. Raises LigerdiagError after `close`."""
+        with self._lock:
+            if self._is_closed:
+                raise LigerdiagError("the workers were ended")
+            idle = self._idle.setdefault(toolchain.name, [])
+            if idle:
+                pool = idle.pop()
+            else:
+                pool = Pool(
+                    cache=Cache(self._cache_root),
+                    toolchain=toolchain,
+                    jobs=1,
+                    timeout=self._timeout,
+                    templates=self._templates,
+                )
+                self._all.append(pool)
+        try:
+            yield pool
+        finally:
+            with self._lock:
+                idle.append(pool)
+
+    def close(self) -> None:
+        """Ends all workers, including busy ones."""
+        with self._lock:
+            self._is_closed = True
+        for pool in self._all:
+            pool.close()
+
+
+class TrialRunner:
+    """Compiles, judges and replays trials, each at most once; a context manager that ends its workers.
+
+    A trial that an earlier run compiled comes from the cache. A failure is not raised: it is in the trial's outcome.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        jobs: int | None = None,
+        timeout: float = 300.0,
+        tell: OnProgress,
+        declared: Sequence[DeclaredEffects] = (),
+    ) -> None:
+        """jobs: workers, by default one a core. timeout: seconds for one trial. declared: see `inspect_artifact`."""
+        self.cache = cache
+        self.jobs = jobs or count_cores()
+        self.timeout = timeout
+        self.tell = tell
+        self.best = ""
+        """The best result of a search so far, in a few words, for the progress line."""
+        self.compiled = 0
+        """Trials that were not in the cache."""
+        self.draft: Draft | None = None
+        """The bisection that is being made."""
+        self._declared = tuple(declared)
+        self._outcomes: dict[TrialKey, Outcome] = {}
+        self._toolchains: dict[str, Toolchain] = {}
+        self._readers: dict[str, Pool] = {}
+        self._templates = Templates()
+        self._lanes = Lanes(cache.root, timeout, self._templates)
+        self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-lane")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lanes.close()
+        for readers in self._readers.values():
+            readers.close()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._templates.close()
+
+    @property
+    def trials(self) -> int:
+        """Different trials that were made, whether compiled or found in the cache."""
+        return len(self._outcomes)
+
+    def discover(self, selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
+        """Returns the cases of the selectors, found with the default toolchain. Raises as `discover_cases` does."""
+        with self._lanes.take(self.find_toolchain(DEFAULT)) as pool:
+            return discover_cases(selectors, pool=pool, on_event=self._relay)
+
+    def find_toolchain(self, name: str) -> Toolchain:
+        """Returns the toolchain of that name, and makes its environment if it is missing. Raises as `provide_toolchain`
+        does."""
+        if name not in self._toolchains:
+            self._toolchains[name] = provide_toolchain(name, self.cache, self._tell_step)
+        return self._toolchains[name]
+
+    def _find_other_readers(self, name: str) -> Pool | None:
+        return None if name == current_toolchain().name else self.find_readers(name)
+
+    def find_readers(self, name: str) -> Pool:
+        """Returns the workers that read kernels with the Triton of that toolchain."""
+        if name not in self._readers:
+            self._readers[name] = open_readers(self.find_toolchain(name), self.cache, self._templates)
+        return self._readers[name]
+
+    def open_draft(
+        self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
+    ) -> Draft:
+        """Returns the draft that an axis fills; after Ctrl-C it becomes the result."""
+        self.draft = Draft(
+            case_id=case.id,
+            target=target,
+            toolchain=self.find_toolchain(toolchain).name,
+            axis=axis,
+            columns=columns,
+            trials_before=self.trials,
+            compiled_before=self.compiled,
+        )
+        return self.draft
+
+    def forget_draft(self) -> None:
+        """Called before another bisection begins."""
+        self.draft = None
+        self.best = ""
+
+    def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
+        """Returns the bisection with the number of its trials."""
+        return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
+
+    def try_one(self, trial: Trial) -> Outcome:
+        return self.try_all([trial])[0]
+
+    def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
+        """Returns the outcome of each trial, in their order. Compiles new trials, several at a time.
+
+        Raises InputError where a toolchain is not available, or the case declares impossible effects.
+        """
+        missing = {trial.key: trial for trial in trials if trial.key not in self._outcomes}
+        for name in dict.fromkeys(trial.toolchain for trial in missing.values()):
+            self.find_readers(name)
+        done, total = len(self._outcomes), len(self._outcomes) + len(missing)
+        for trial in list(missing.values())[:1]:
+            self._tell_trial("started", trial, done, total)
+        for trial, result in self._compile(list(missing.values())):
+            outcome = self._judge(trial, result)
+            self._outcomes[trial.key] = outcome
+            self.compiled += not outcome.cached
+            done += 1
+            self._tell_trial("finished", trial, done, total, cached=outcome.cached)
+        return tuple(self._outcomes[trial.key] for trial in trials)
+
+    def replay(self, outcomes: Sequence[Outcome], options: ReplayOptions | None = None) -> tuple[Replay, ...]:
+        """Returns the replay of each outcome, in their order; its state is NOT_ASKED for an outcome without an
+        artifact."""
+        how = options or ReplayOptions(bounds=Bounds(), timeout=self.timeout, jobs=self.jobs)
+        tasks: dict[int, ReplayTask] = {}
+        for number, outcome in enumerate(outcomes):
+            if outcome.artifact is not None and not outcome.error:
+                trial = outcome.trial
+                tasks[number] = ReplayTask(case=trial.case, target=trial.target.name, artifact=outcome.artifact)
+        found: dict[str, Replay] = {}
+        replays = replay_artifacts(
+            list(tasks.values()),
+            how,
+            cache=self.cache,
+            toolchain=current_toolchain(),
+            on_event=self._relay,
+            templates=self._templates,
+            find_readers=self._find_other_readers,
+        )
+        for task, replay in replays:
+            found[str(task.artifact.directory)] = replay
+        nothing = Replay(state=ReplayState.NOT_ASKED, reason="there is no artifact to replay")
+        return tuple(
+            found[str(tasks[number].artifact.directory)] if number in tasks else nothing
+            for number in range(len(outcomes))
+        )
+
+    def _compile(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, CompileResult]]:
+        """Yields each trial with its result as it comes."""
+        futures: dict[Future[CompileResult], Trial] = {}
+        try:
+            for trial in trials:
+                futures[self._executor.submit(self._compile_one, trial)] = trial
+            left = set(futures)
+            while left:
+                finished, left = wait(left, return_when=FIRST_COMPLETED)
+                for future in sorted(finished, key=lambda one: list(futures).index(one)):
+                    yield futures[future], future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _compile_one(self, trial: Trial) -> CompileResult:
+        """Runs in a thread of the executor."""
+        with self._lanes.take(self.find_toolchain(trial.toolchain)) as pool:
+            (result,) = compile_cases([trial.case], [trial.target], pool=pool, variation=trial.variation)
+            return result
+
+    def _judge(self, trial: Trial, result: CompileResult) -> Outcome:
+        started = perf_counter()
+        if result.artifact is None:
+            error = result.error or LigerdiagError("no artifact")
+            return Outcome(trial=trial, error=describe_error(error), exit_code=error.exit_code, seconds=result.seconds)
+        try:
+            inspection = inspect_artifact(
+                result.artifact,
+                effects_cache=self.cache.root / "effects",
+                declared=(*self._declared, *parse_declared(trial.case)),
+                readers=self.find_readers(trial.toolchain),
+            )
+        except LigerdiagError as error:
+            return Outcome(
+                trial=trial,
+                artifact=result.artifact,
+                error=describe_error(error),
+                exit_code=error.exit_code,
+                cached=result.cached,
+                seconds=result.seconds + perf_counter() - started,
+            )
+        return Outcome(
+            trial=trial,
+            outputs=inspection.outputs,
+            findings=inspection.findings,
+            coverage=inspection.coverage,
+            written=inspection.written,
+            meant=inspection.meant,
+            artifact=result.artifact,
+            cached=result.cached,
+            seconds=result.seconds + perf_counter() - started,
+        )
+
+    def _relay(self, event: Progress) -> None:
+        self.tell(replace(event, best=self.best))
+
+    def _tell_trial(self, event: str, trial: Trial, done: int, total: int, *, cached: bool = False) -> None:
+        self.tell(
+            Progress(
+                phase="try",
+                event=event,
+                done=done,
+                total=total,
+                case_id=trial.case.id,
+                target=trial.target.name,
+                cached=cached,
+                best=self.best,
+            )
+        )
+
+    def _tell_step(self, step: str) -> None:
+        self.tell(make_toolchain_step(step))
+
+
+def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:
+    """Returns texts such as `weight` stale -> fresh, one for each output of both whose verdict differs."""
+    return tuple(
+        f"`{name}` {one[name].value} -> {verdict.value}"
+        for name, verdict in other.items()
+        if name in one and one[name] is not verdict
+    )
+
+
+def make_row(
+    outcome: Outcome,
+    label: str,
+    *,
+    replay: Replay | None = None,
+    cells: Mapping[str, str] | None = None,
+    evidence: Sequence[tuple[str, str]] = (),
+    is_answer: bool = False,
+) -> BisectionRow:
+    """Returns the row of one trial."""
+    return BisectionRow(
+        label=label,
+        outputs=outcome.outputs,
+        cells=dict(cells or {}),
+        word=outcome.word,
+        error=outcome.error,
+        replay=describe_replay(outcome, replay),
+        evidence=tuple(evidence),
+        artifact="" if outcome.artifact is None else str(outcome.artifact.directory),
+        is_answer=is_answer,
+    )
+
+
+def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
+    """Returns how the numbers compare with the verdicts: `agrees`, `lossy 0.25`, `too large`; empty without a replay."""
+    if replay is None or outcome.error:
+        return ""
+    return compute_text(render_agreement_word(outcome.outputs, replay, outcome.findings))
+
+
+def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
+    """Returns whether verdicts and numbers cannot both be true, and no finding explains it."""
+    return Agreement.DISAGREES in compute_replay_agreements(outcome.outputs, replay, outcome.findings).values()
+
+
+def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
+    """Returns a text such as `bias` and `weight` are stale, `input` is latent; empty if all are fresh."""
+    phrases: list[str] = []
+    for verdict in reversed(VERDICT_ORDER):
+        names = [f"`{name}`" for name, found in outputs.items() if found is verdict]
+        if names and verdict is not Verdict.FRESH:
+            phrases.append(f"{join_words(names)} {'is' if len(names) == 1 else 'are'} {verdict.value}")
+    return ", ".join(phrases)
+
+
+def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
+    """Returns a sentence for each finding that explains a verdict other than fresh; for an error, the error alone."""
+    if outcome.error:
+        return (f"because {outcome.error}",)
+    sentences = [
+        f"because {finding.message} ({finding.rule})"
+        for finding in outcome.findings
+        if get_rule(finding.rule).explains in {outcome.outputs.get(name) for name in finding.outputs} - {None}
+    ]
+    return tuple(dict.fromkeys(sentences))
+
+
+_BUG = "schedule and numbers cannot both be right, see DISAGREES: `ligerdiag check` lists the causes that are left"
+
+
+def replay_outcomes(
+    runner: TrialRunner, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
+) -> tuple[Replay | None, ...]:
+    """Returns the replay of each outcome within the options' bounds; None for each without options or `--replay`.
+
+    If verdicts and numbers contradict each other, the draft becomes unsettled.
+    """
+    if options is None or not options.replay:
+        return (None,) * len(outcomes)
+    how = ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs)
+    replays = runner.replay(outcomes, how)
+    if any(has_disagreement(outcome, replay) for outcome, replay in zip(outcomes, replays, strict=True)):
+        draft.is_unsettled = True
+        draft.notes += [_BUG] if _BUG not in draft.notes else []
+    return replays
+
+
+ROUNDS = 2
+"""Trials in a batch for each worker."""
+
+
+def try_in_batches(runner: TrialRunner, trials: Sequence[Trial]) -> Iterator[tuple[Outcome, ...]]:
+    """Yields the outcomes so far after each batch, in the order of the trials."""
+    known: tuple[Outcome, ...] = ()
+    for batch in batched(trials, ROUNDS * runner.jobs):
+        known += runner.try_all(batch)
+        yield known
+
+
+DRAWS = 1
+"""Draws of the arguments: only times are measured here; `check --device` compares several draws."""
+
+
+def require_device(options: BisectOptions) -> None:
+    """Raises InputError if `--device` is given and there is no device. Called before anything is compiled."""
+    if options.device:
+        require_gpu(options.toolchain)
+
+
+def run_on_device(runner: TrialRunner, cases: Sequence[CaseSpec], options: BisectOptions) -> Mapping[str, DeviceRun]:
+    """Returns a map from case id to its run. A failure is not raised: it is in the run's `error`."""
+    how = ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs)
+    runs = run_judged_cases(
+        cases,
+        cache=runner.cache,
+        effects=options.effects,
+        replay=how if options.replay else None,
+        timeout=options.timeout,
+        draws=lambda case: DRAWS,
+        tell=runner.tell,
+    )
+    return {case.id: run for case, run in runs}

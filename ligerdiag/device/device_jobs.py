@@ -1,0 +1,180 @@
+"""Messages between ligerdiag and the two workers of `--device`, the files with a device's results, and its tolerance.
+
+The device worker compiles a case and runs it on the GPUs. The comparison worker replays the resulting artifact on the
+same inputs, on the CPU. The results go from one to the other in one .npz file per draw. NumPy's format has no bfloat16,
+so arrays are stored as bytes, and the reader supplies dtype and shape.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+from ligerdiag.codec import Json, decode_record, encode_record, read_record
+from ligerdiag.errors import ArtifactError
+from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
+from ligerdiag.model.jobs import CompileRequest, Job, Source, parse_answer, render_request
+
+if TYPE_CHECKING:
+    import numpy as np  # a fifth of a command's import time, and only workers have arrays
+
+DEVICE_TOLERANCE = 2e-2
+"""Relative error in norm: TF32 keeps 11 bits (2**-12 = 2.4e-4 per operand), and a few products in a row and sums that
+cancel leave up to some 1e-3 of it on an H200; missed hidden writes are off by 0.5 and more."""
+
+BADNESS = (
+    Attribution.FRESH,
+    Attribution.UNDECIDED,
+    Attribution.LOSSY,
+    Attribution.PARTLY_STALE,
+    Attribution.NEITHER,
+    Attribution.STALE,
+)
+"""From best to worst; the worst of several draws counts."""
+
+
+def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
+    """Judges outputs by their errors against the reference alone: they cannot distinguish stale from otherwise
+    wrong."""
+    return {
+        name: DeviceOutput(
+            errors=found,
+            attribution=max([_judge_error(error) for error in found], key=BADNESS.index),
+            tolerance=DEVICE_TOLERANCE,
+        )
+        for name, found in errors.items()
+    }
+
+
+def _judge_error(error: float) -> Attribution:
+    if error <= DEVICE_TOLERANCE:
+        return Attribution.FRESH
+    return Attribution.LOSSY if error < FAR else Attribution.NEITHER
+
+
+type DeviceArray = np.ndarray[Any, Any]
+
+
+def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]) -> None:
+    import numpy as np
+
+    flat = {
+        f"output{number}": np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for number, array in enumerate(results.values())
+    }
+    np.savez(directory / f"draw-{draw}.npz", allow_pickle=False, **flat)
+
+
+def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
+    """Returns the results of this draw by output name, with the dtypes and shapes of `like`. Raises ArtifactError."""
+    import numpy as np
+
+    try:
+        with np.load(directory / f"draw-{draw}.npz", allow_pickle=False) as file:
+            found: dict[str, DeviceArray] = {}
+            for number, (name, array) in enumerate(like.items()):
+                found[name] = file[f"output{number}"].view(array.dtype).reshape(array.shape)
+            return found
+    except (OSError, EOFError, BadZipFile, KeyError, ValueError) as error:
+        raise ArtifactError(f"the results of draw {draw} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRequest:
+    """Request to compile a case for the GPUs of this machine and to run it on them."""
+
+    compile: CompileRequest
+    """Its `description` is empty, because XLA queries the devices."""
+    results: str
+    """Existing directory for the devices' results."""
+    draws: int
+    """Number of different draws of the arguments."""
+    runs: int
+    """Number of runs of each draw."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAnswer:
+    """The result of running a case on the devices."""
+
+    key: str
+    """Key of the artifact."""
+    device: str
+    count: int
+    milliseconds: float
+    """Median time of one execution."""
+    timed_runs: int
+    """Number of executions behind the median."""
+    unsteady: Mapping[str, float]
+    """Output name to the largest relative difference between two runs of one draw; 0 if all are equal bit for bit."""
+    errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """Output name to its relative error against the case's reference, per draw; empty without a reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRequest:
+    """Request to replay a device's artifact on the same draws and to compare the results."""
+
+    source: Source
+    case_id: str
+    artifact: str
+    results: str
+    draws: int
+
+
+def make_comparison_request(request: DeviceRequest, artifact: Path) -> ComparisonRequest:
+    """Returns the request to compare the results of a device run. artifact: directory of the device's artifact."""
+    return ComparisonRequest(
+        source=request.compile.source,
+        case_id=request.compile.case_id,
+        artifact=str(artifact),
+        results=request.results,
+        draws=request.draws,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonAnswer:
+    """The comparison of the device's outputs with program order and the replay."""
+
+    outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
+    not_covered: str = ""
+    """The operation that replay does not compute; empty if it computes all."""
+
+
+def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:
+    """Returns the job for a device worker; `timeout` in seconds."""
+    return Job(
+        source=request.compile.source,
+        name=f"the run of case `{request.compile.case_id}` on the GPU",
+        render=lambda log: render_request("DeviceRequest", encode_record(request), log),
+        parse=lambda line: decode_record(DeviceAnswer, parse_answer(line)),
+        leftovers=(request.compile.scratch, f"{request.compile.scratch}-old"),
+        timeout=timeout,
+    )
+
+
+def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
+    """Returns the job for a comparison worker; `timeout` in seconds."""
+    return Job(
+        source=request.source,
+        name=f"the replay of case `{request.case_id}` as the GPU ran it",
+        render=lambda log: render_request("ComparisonRequest", encode_record(request), log),
+        parse=lambda line: decode_record(ComparisonAnswer, parse_answer(line)),
+        timeout=timeout,
+    )
+
+
+def parse_device_request(job: Json) -> DeviceRequest:
+    return read_record(DeviceRequest, job, "request")
+
+
+def parse_comparison_request(job: Json) -> ComparisonRequest:
+    return read_record(ComparisonRequest, job, "request")
+
+
+def render_answer(answer: DeviceAnswer | ComparisonAnswer) -> str:
+    """Returns one line for the parent."""
+    return json.dumps({"answer": encode_record(answer)}) + "\n"

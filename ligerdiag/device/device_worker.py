@@ -1,0 +1,186 @@
+"""The device worker: compiles one case after another for the GPUs of this machine, runs it and times it.
+
+The artifact is built as for a described target, tags included, except that XLA queries the devices and autotunes on
+them. Arguments are drawn on the CPU, as for a replay, and copied to the devices for each run, because a kernel may
+overwrite them. Each draw runs several times: the first result is kept for the comparison, and the others should equal
+it.
+
+Timing comes last, on the arguments of the last draw. The executable has run before, so the clock sees no first load or
+allocation. What a kernel overwrites in its arguments stays overwritten, which changes numbers but not times. If the
+program donates arguments, each execution gets copies, made on the devices before its clock starts. The clock runs from
+the call until every output is ready, so the time includes the host's part: some tens of microseconds, most of the time
+of a small program. There are `MOST_RUNS` timed executions, or fewer, at least one, if they and their copies take more
+than `BUDGET` seconds.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from math import prod
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from ligerdiag.artifacts.cache import hold_key, keep_artifact
+from ligerdiag.codec import Json
+from ligerdiag.compile.cases.arguments import build_argument_specs, compute_donated, draw_arguments
+from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
+from ligerdiag.compile.lowering.lowering import lower_case
+from ligerdiag.device.device_jobs import DeviceAnswer, DeviceRequest, parse_device_request, render_answer, write_results
+from ligerdiag.errors import CompileError, InputError
+from ligerdiag.model.case import Case
+from ligerdiag.replay.runs.attribution import compute_error, rank_error
+from ligerdiag.replay.runs.case_inputs import compute_reference
+from ligerdiag.workers.loop import Answerer, serve
+
+MOST_RUNS = 20
+BUDGET = 1.0
+"""Seconds for all timed executions."""
+
+
+def time_executions(compiled: Callable[..., Any], arguments: Any, *, donates: bool) -> tuple[float, ...]:
+    """Returns the milliseconds of each timed execution. arguments: those of `compiled`, on the devices. donates:
+    whether the program takes some of them over."""
+    library: Any = jax
+    times: list[float] = []
+    began = perf_counter()
+    while len(times) < MOST_RUNS and (not times or perf_counter() - began < BUDGET):
+        taken = library.block_until_ready(library.tree.map(_copy, arguments)) if donates else arguments
+        started = perf_counter()
+        results = library.block_until_ready(compiled(*taken))
+        times.append((perf_counter() - started) * 1e3)
+        del results  # before the next execution: two results may not fit
+    return tuple(times)
+
+
+def _copy(array: Any) -> Any:
+    return array.copy()
+
+
+LEAST_DIFFERENCE = 1e-300
+"""The error reported for values that differ in bits but not in numbers, such as 0 and -0."""
+
+type Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAnswer:
+    """Compiles, runs and times a case. Raises InputError if the devices do not fit, CompileError if compiling or
+    running fails."""
+    case = loader.find_case(request.compile.source, request.compile.case_id)
+    mesh = build_device_mesh(case)
+    devices: list[Any] = list(mesh.devices.flat)
+    capability = int(str(devices[0].compute_capability).replace(".", ""))
+    program = lower_case(case, request.compile.description, capability, mesh=mesh)
+    key = compute_key(request.compile, program, loader.compute_dependencies())
+    store = Path(request.compile.artifacts)
+    with hold_key(store, key):
+        compiled = make_artifact(request.compile, program, key, log, runs=True)
+        keep_artifact(Path(request.compile.scratch), store, key)
+    specs = build_argument_specs(case, mesh)
+    unsteady = dict.fromkeys(program.outputs, 0.0)
+    errors: dict[str, list[float]] = {}
+    drawn: Any = ()
+    for draw in range(request.draws):
+        first: Arrays = {}
+        with _on_the_cpu():
+            drawn = draw_arguments(case, draw)
+        for run in range(request.runs):
+            results = _run(compiled, program.outputs, case, drawn, specs)
+            if run:
+                _note_differences(unsteady, first, results)
+            else:
+                first = results
+        write_results(Path(request.results), draw, first)
+        if case.reference is not None:
+            reference = compute_reference(case, draw)
+            for name, array in first.items():
+                errors.setdefault(name, []).append(compute_error(array, reference[name]))
+    with _blame_device(case):
+        times = time_executions(compiled, _put(drawn, specs), donates=bool(compute_donated(case)))
+    return DeviceAnswer(
+        key=key,
+        device=str(devices[0].device_kind),
+        count=len(devices),
+        milliseconds=median(times),
+        timed_runs=len(times),
+        unsteady=unsteady,
+        errors={name: tuple(values) for name, values in errors.items()},
+    )
+
+
+def build_device_mesh(case: Case) -> Mesh:
+    """Returns the case's mesh over the first GPUs of this machine. Raises InputError if there are too few."""
+    sizes = dict(case.mesh) or {"x": 1}
+    needed = prod(sizes.values())
+    library: Any = jax
+    try:
+        devices: list[Any] = library.devices("cuda")
+    except RuntimeError as fault:
+        raise InputError(
+            f"`--device` needs a GPU that JAX can use, and JAX finds none: {fault}".splitlines()[0]
+        ) from fault
+    if len(devices) < needed:
+        raise InputError(f"case `{case.id}` needs {needed} GPUs, and this machine has {len(devices)}")
+    return Mesh(np.array(devices[:needed]).reshape(tuple(sizes.values())), tuple(sizes))
+
+
+def _on_the_cpu() -> AbstractContextManager[Any]:
+    library: Any = jax
+    return library.default_device(library.devices("cpu")[0])
+
+
+def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any) -> Arrays:
+    library: Any = jax
+    arguments = _put(drawn, specs)
+    with _blame_device(case):
+        results = library.block_until_ready(compiled(*arguments))
+    return dict(zip(names, map(np.asarray, library.tree.leaves(results)), strict=True))
+
+
+def _put(drawn: Any, specs: Any) -> Any:
+    """Copies the arguments to the devices and waits until they are there."""
+    library: Any = jax
+    return library.block_until_ready(library.device_put(drawn, library.tree.map(_get_sharding, specs)))
+
+
+@contextmanager
+def _blame_device(case: Case) -> Generator[None]:
+    try:
+        yield
+    except Exception as fault:
+        raise CompileError(f"case `{case.id}` does not run on the device: {fault}".splitlines()[0]) from fault
+
+
+def _get_sharding(spec: Any) -> Any:
+    return spec.sharding
+
+
+def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], again: Mapping[str, Any]) -> None:
+    for name, array in again.items():
+        if array.tobytes() != first[name].tobytes():
+            error = compute_error(array, first[name])
+            unsteady[name] = max(unsteady[name], rank_error(error), LEAST_DIFFERENCE)
+
+
+def prepare() -> Answerer:
+    """Imports jax and triton before any file of the user's, see `compile.cases.loader`."""
+    from ligerdiag.compile.cases.loader import CaseLoader
+    from ligerdiag.compile.lowering.lowering import configure_locations
+    from ligerdiag.device.device_worker import run_case
+
+    configure_locations(str(Path(__file__).parents[1]))
+    loader = CaseLoader(once=True)
+
+    def answer(job: Json, log: Path) -> str:
+        return render_answer(run_case(parse_device_request(job), loader, log))
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)

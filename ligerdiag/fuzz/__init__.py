@@ -1,1 +1,0 @@
-"""Random programs around kernels that overwrite an operand: each is judged by its schedule and by its numbers."""

@@ -1,1 +1,0 @@
-"""Computes each opcode, one file per family. `table.py` lists them."""

@@ -1,0 +1,1 @@
+"""Computes each HLO opcode, one family per file; `evaluate` has the table of all of them."""

@@ -1,0 +1,293 @@
+"""Matrix products: `dot`, `__cublas$gemm` and `__cublas$lt$matmul`.
+
+Floats narrower than f32 are widened to f32; a product accumulates in f32, or in f64 if an operand or the result is f64,
+and is rounded once, to the result's dtype. Integers are exact, modulo the result's width. `precision_config` is
+ignored: it allows a device to accumulate less exactly and never demands it. Both operands get one form, [batch, m, k] x
+[batch, k, n] in row-major order, so that BLAS takes one path and equal products get equal bits however they were
+written.
+
+cuBLAS: D = activation(alpha * lhs x rhs + beta * C + bias), computed in f32 (f64 if an operand is f64) and rounded
+once. Operands: lhs, rhs, C if beta is not 0, the bias if the epilogue adds one. Results: D, the activation's input if
+the epilogue says AUX, and a workspace, whose content nobody may read: zeros here.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, get_dtype, have_same_bits
+from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
+
+LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
+"""Bytes above which transposed matrices stay transposed: copying them takes longer than multiplying them by a few rows,
+and BLAS packs both forms into the same panels, except for a product with a vector."""
+EXACT_IN_F64 = 2**53
+
+
+def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
+    """Returns the dtype in which a product is computed: f32, f64, c64 or c128; the result's dtype if there is no
+    float."""
+    dtypes = [np.dtype(np.float32) if d in NARROW_FLOATS else d for d in (lhs, rhs, result)]
+    if all(d.kind in "biu" for d in dtypes):
+        return result
+    wide = any(d in (np.dtype(np.float64), np.dtype(np.complex128)) for d in dtypes)
+    if any(d.kind == "c" for d in dtypes):
+        return np.dtype(np.complex128 if wide else np.complex64)
+    return np.dtype(np.float64 if wide else np.float32)
+
+
+def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multiply: Multiply) -> Array:
+    """Returns the product [batch.., lhs kept.., rhs kept..], not yet rounded to the result's dtype.
+
+    numbers: a DotDimensionNumbers, or an object with its four fields as sequences of int.
+    """
+    lhs_batch, rhs_batch = list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions)
+    lhs_contracted, rhs_contracted = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
+    lhs_kept = [d for d in range(lhs.ndim) if d not in (*lhs_batch, *lhs_contracted)]
+    rhs_kept = [d for d in range(rhs.ndim) if d not in (*rhs_batch, *rhs_contracted)]
+    left = _group(lhs, (lhs_batch, lhs_kept, lhs_contracted))
+    right = _group(rhs, (rhs_batch, rhs_contracted, rhs_kept))
+    shape = (
+        *(lhs.shape[d] for d in lhs_batch),
+        *(lhs.shape[d] for d in lhs_kept),
+        *(rhs.shape[d] for d in rhs_kept),
+    )
+    dtype = compute_product_dtype(lhs.dtype, rhs.dtype, result)
+    if dtype.kind in "biu":
+        return _multiply_integers(left, right, dtype).reshape(shape)
+    return multiply(left, right, dtype).reshape(shape)
+
+
+def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
+    """Returns the array with one dimension per group of dimensions."""
+    transposed = array.transpose([d for group in groups for d in group])
+    return transposed.reshape([math.prod(array.shape[d] for d in group) for group in groups])
+
+
+def _choose_transposed(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
+    """Returns, for each operand, whether BLAS gets its transposed matrices: if it is large and stored that way."""
+    limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
+    first, second = (one.size * dtype.itemsize > limit and one.strides[1] < one.strides[2] for one in (left, right))
+    return first, second
+
+
+def _lay_out(array: Array, dtype: DType, *, transposed: bool) -> Array:
+    """Returns the matrices in row-major order, or with their transposes in row-major order."""
+    return (
+        _make_contiguous(array.swapaxes(1, 2), dtype).swapaxes(1, 2) if transposed else _make_contiguous(array, dtype)
+    )
+
+
+def _make_contiguous(array: Array, dtype: DType) -> Array:
+    """Returns the array, contiguous; a new one is read-only, so that `RememberedProducts` can keep it without a
+    copy."""
+    result = np.ascontiguousarray(array, dtype)
+    if not np.may_share_memory(result, array):
+        result.flags.writeable = False
+    return result
+
+
+def _multiply_integers(left: Array, right: Array, dtype: DType) -> Array:
+    """Returns the product, exact modulo the width of `dtype`; for predicates, `or` of `and`."""
+    bound = left.shape[2] * _bound(left) * _bound(right)
+    if bound < EXACT_IN_F64:  # f64 represents every partial sum, so BLAS is exact
+        product: Array = np.matmul(left.astype(np.float64), right.astype(np.float64))
+        return product.astype(np.int64).astype(dtype)
+    wide = np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+    return np.matmul(left.astype(wide), right.astype(wide)).astype(dtype)
+
+
+def _bound(array: Array) -> int:
+    return max(abs(int(array.min())), abs(int(array.max()))) if array.size else 0
+
+
+def evaluate_dot(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
+    """Returns the product, in the instruction's dtype."""
+    dtype = get_dtype(instruction.shape)
+    lhs, rhs = np.asarray(operands[0]), np.asarray(operands[1])
+    with np.errstate(all="ignore"):
+        product = compute_product(lhs, rhs, instruction.proto.dot_dimension_numbers, dtype, scope.multiply)
+        return product.astype(dtype, copy=False)
+
+
+DOT: Mapping[str, Evaluate] = {"dot": evaluate_dot}
+
+
+def multiply(left: Array, right: Array, dtype: DType) -> Array:
+    """See `Multiply`."""
+    transposed = _choose_transposed(left, right, dtype)
+    product: Array = np.matmul(
+        _lay_out(left, dtype, transposed=transposed[0]), _lay_out(right, dtype, transposed=transposed[1])
+    )
+    return product
+
+
+WORTHWHILE = 1 << 30
+"""The fewest multiplications of a product that is remembered: comparing its operands takes a tenth of computing it."""
+_SAMPLES = 64
+"""Elements of an operand that are compared before all of them are."""
+
+type _Form = tuple[tuple[int, ...], str, bytes]
+type _Key = tuple[int, int, tuple[bool, bool], str]
+
+
+@dataclass(slots=True, eq=False)
+class RememberedProducts:
+    """Computes each large product once, as long as its limit allows to keep operands and results.
+
+    Program order, isolated memory and the schedule mostly multiply the same arrays, and so do the variants of one
+    operation. Operands are compared before they are widened. The same operands read transposed by BLAS are another
+    product.
+    """
+
+    limit: int
+    """Bytes that may be kept."""
+    hits: int = 0
+    _size: int = 0
+    _operands: dict[_Form, list[Array]] = field(default_factory=dict["_Form", list[Array]])
+    _products: dict[_Key, Array] = field(default_factory=dict["_Key", Array])
+    """By the ids of the two kept operands, whether each is read transposed, and the dtype."""
+
+    def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
+        """See `Multiply`."""
+        if left.size * right.shape[2] < WORTHWHILE:
+            return multiply(left, right, dtype)
+        transposed = _choose_transposed(left, right, dtype)
+        kept = [
+            self._keep(_make_contiguous(one.swapaxes(1, 2) if is_transposed else one, one.dtype))
+            for one, is_transposed in zip((left, right), transposed, strict=True)
+        ]
+        if kept[0] is None or kept[1] is None:
+            return multiply(left, right, dtype)
+        key = id(kept[0]), id(kept[1]), transposed, dtype.str
+        found = self._products.get(key)
+        if found is not None:
+            self.hits += 1
+            return found
+        product = multiply(left, right, dtype)
+        if self._size + product.nbytes <= self.limit:
+            self._size += product.nbytes
+            self._products[key] = product
+        return product
+
+    def _keep(self, operand: Array) -> Array | None:
+        """Returns the kept array with the operand's bits; None if there is no room for it."""
+        flat = operand.reshape(-1)
+        form = operand.shape, operand.dtype.name, flat[:: max(1, flat.size // _SAMPLES)].tobytes()
+        alike = self._operands.setdefault(form, [])
+        found = next((one for one in alike if have_same_bits(one, operand)), None)
+        if found is None and self._size + operand.nbytes <= self.limit:
+            found = operand if _is_constant(operand) else np.array(operand)
+            self._size += found.nbytes
+            alike.append(found)
+        return found
+
+
+def _is_constant(array: Array) -> bool:
+    """Returns whether neither the array nor the array behind a view is writable."""
+    view: Any = array
+    while isinstance(view, np.ndarray):
+        if view.flags.writeable:
+            return False
+        view = view.base
+    return view is None
+
+
+def _gelu(x: Array) -> Array:
+    """Returns cuBLASLt's GELU: the approximation by tanh."""
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3)))
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, 0)
+
+
+def _silu(x: Array) -> Array:
+    return x / (1 + np.exp(-x))
+
+
+_ACTIVATIONS: Mapping[str, Callable[[Array], Array] | None] = {
+    "DEFAULT": None,
+    "RELU": _relu,
+    "GELU": _gelu,
+    "SILU": _silu,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DotNumbers:
+    lhs_batch_dimensions: tuple[int, ...]
+    rhs_batch_dimensions: tuple[int, ...]
+    lhs_contracting_dimensions: tuple[int, ...]
+    rhs_contracting_dimensions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Epilogue:
+    """The steps after the product."""
+
+    adds_bias: bool
+    activation: Callable[[Array], Array] | None
+    has_auxiliary: bool
+
+
+def parse_epilogue(name: str) -> _Epilogue:
+    """Parses XLA's name of an epilogue, such as `BIAS_GELU_AUX`. Raises NotCoveredError for an unknown one."""
+    adds_bias = name == "BIAS" or name.startswith("BIAS_")
+    rest = name.removeprefix("BIAS").removeprefix("_") or "DEFAULT"
+    has_auxiliary = rest == "GELU_AUX"
+    activation = rest.removesuffix("_AUX") if has_auxiliary else rest
+    if activation not in _ACTIVATIONS:
+        raise NotCoveredError(f"matmul with the epilogue {name}")
+    return _Epilogue(adds_bias=adds_bias, activation=_ACTIVATIONS[activation], has_auxiliary=has_auxiliary)
+
+
+def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
+    try:
+        config = json.loads(instruction.proto.backend_config)["gemm_backend_config"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"`{instruction.name}` has no configuration of a matmul") from error
+    for name in ("grad_x", "grad_y", "damax_output", "scale_mode"):
+        if config.get(name):
+            raise NotCoveredError(f"matmul with {name}")
+    return config
+
+
+def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
+    """Evaluates a cuBLAS product with its epilogue."""
+    config = _read_config(instruction)
+    epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))
+    shapes = list(instruction.shape.tuple_shapes) if is_tuple(instruction.shape) else [instruction.shape]
+    arrays = [np.asarray(operand) for operand in operands]
+    beta, dtype = float(config.get("beta", 0)), get_dtype(shapes[0])
+    if len(arrays) != 2 + bool(beta) + epilogue.adds_bias:
+        raise NotCoveredError(f"matmul of {len(arrays)} operands")
+    written = config.get("dot_dimension_numbers", {})
+    names = _DotNumbers.__slots__
+    numbers = _DotNumbers(**{name: tuple([int(d) for d in written.get(name, ())]) for name in names})
+    with np.errstate(all="ignore"):
+        wide = compute_product_dtype(arrays[0].dtype, arrays[1].dtype, dtype)
+        total = compute_product(arrays[0], arrays[1], numbers, dtype, scope.multiply)
+        alpha = complex(float(config.get("alpha_real", 1)), float(config.get("alpha_imag", 0)))
+        if alpha != 1:
+            total = total * np.asarray(alpha if wide.kind == "c" else alpha.real).astype(wide)
+        if beta:
+            total = total + np.asarray(beta).astype(wide) * arrays[2].astype(wide)
+        if epilogue.adds_bias:
+            total = total + arrays[-1].astype(wide)  # along the last dimensions
+        if total.shape != get_dimensions(shapes[0]):
+            raise ArtifactError(f"`{instruction.name}` computes {total.shape}, not {get_dimensions(shapes[0])}")
+        results = [total.astype(dtype, copy=False)]
+        if epilogue.activation is not None:
+            results = [epilogue.activation(total).astype(dtype)]
+        if epilogue.has_auxiliary:
+            results.append(total.astype(get_dtype(shapes[1])))
+    results += [np.zeros(get_dimensions(shape), get_dtype(shape)) for shape in shapes[len(results) :]]
+    return tuple(results) if is_tuple(instruction.shape) else results[0]

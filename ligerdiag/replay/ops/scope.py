@@ -1,0 +1,181 @@
+"""The types of replay's values, the cells that store them in program order, and the interface that opcodes get.
+
+A leaf is one cell; inside of a shard_map it may be one cell per device (`Spread`), each perhaps a piece of a cell
+outside (`Shard`). An array is never overwritten in place: a write gives its cell another array, so arrays can be
+shared.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ligerdiag.errors import ArtifactError, LigerdiagError
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+
+type Array = np.ndarray[Any, Any]
+type Value = Array | tuple["Value", ...]
+"""An array in its logical shape, with any strides, or a tuple; a token is the empty tuple."""
+
+
+class NotCoveredError(LigerdiagError):
+    """Raised for an operation that replay does not compute; the message names it, such as `convolution`."""
+
+    exit_code = 3
+
+
+class Scope(Protocol):
+    """The program around an instruction."""
+
+    @property
+    def module(self) -> HloModule:
+        """The module, so that an opcode can recognise a computation that it calls, such as an addition."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """Number of the device that runs the instruction, 0-based."""
+        ...
+
+    @property
+    def multiply(self) -> "Multiply":
+        """Computes float[batch, m, k] x float[batch, k, n] in a dtype that BLAS supports."""
+        ...
+
+    def call(self, computation: int, arguments: Sequence[Value]) -> Value:
+        """Returns the value of the computation with that id, called with these arguments.
+
+        A computation of scalars may be called with arrays of one shape; it then computes element by element.
+        """
+        ...
+
+
+type Multiply = Callable[[Array, Array, np.dtype[Any]], Array]
+"""Returns the product of two stacks of matrices, computed in that dtype; callers do not modify it."""
+
+type Evaluate = Callable[[HloInstruction, tuple[Value, ...], Scope], Value]
+"""Computes one instruction from its operands' values without changing them. Raises NotCoveredError."""
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """Storage of one array."""
+
+    array: Array
+
+    def overwrite(self, array: Array) -> None:
+        """Gives the cell another content."""
+        self.array = array
+
+
+@dataclass(slots=True, eq=False)
+class Shard(Cell):
+    """One device's piece of an array that enters a shard_map."""
+
+    whole: Cell
+    where: tuple[slice, ...]
+    is_first: bool
+    """Whether no earlier device has the same piece; of several copies the first device's counts."""
+
+    def overwrite(self, array: Array) -> None:
+        """Gives the piece another content, here and in the whole array."""
+        self.array = array
+        if self.is_first:
+            whole = np.array(self.whole.array)
+            whole[self.where] = array
+            self.whole.overwrite(whole)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """One value per device."""
+
+    cells: tuple[Cell, ...]
+    """By partition id."""
+
+
+type Cells = Cell | Spread | tuple["Cells", ...]
+
+
+def store(value: Value) -> Cells:
+    """Returns new cells with this content."""
+    if isinstance(value, tuple):
+        return tuple([store(child) for child in value])
+    return Cell(value)
+
+
+def copy_cells(cells: Cells) -> Cells:
+    """Returns new cells with the same content."""
+    match cells:
+        case Cell():
+            return Cell(cells.array)
+        case Spread():
+            return Spread(tuple([Cell(cell.array) for cell in cells.cells]))
+        case _:
+            return tuple([copy_cells(child) for child in cells])
+
+
+def read_cells(cells: Cells) -> Value:
+    """Returns the content. Raises ArtifactError for cells that are spread over devices."""
+    match cells:
+        case Cell():
+            return cells.array
+        case Spread():
+            raise ArtifactError("a value of a shard_map is used outside of it")
+        case _:
+            return tuple([read_cells(child) for child in cells])
+
+
+def list_cells(cells: Cells) -> list[Cell]:
+    """Returns the leaves in order. Raises ArtifactError for cells that are spread over devices."""
+    match cells:
+        case Cell():
+            return [cells]
+        case Spread():
+            raise ArtifactError("a value of a shard_map is used outside of it")
+        case _:
+            return [cell for child in cells for cell in list_cells(child)]
+
+
+def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
+    """Returns the leaves nested as the shape is; removes them from the front of the list."""
+    if is_tuple(shape):
+        return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
+    return cells.pop(0)
+
+
+def count_devices(cells: Cells) -> int:
+    """Returns the number of devices over which a leaf is spread; 0 if none is."""
+    match cells:
+        case Cell():
+            return 0
+        case Spread():
+            return len(cells.cells)
+        case _:
+            return max([count_devices(child) for child in cells], default=0)
+
+
+def pick_cells(cells: Cells, device: int) -> Cells:
+    """Returns this device's part of the cells."""
+    match cells:
+        case Cell():
+            return cells
+        case Spread():
+            return cells.cells[device]
+        case _:
+            return tuple([pick_cells(child, device) for child in cells])
+
+
+def spread_cells(devices: Sequence[Cells]) -> Cells:
+    """Returns one tree from those of all devices; a cell that all devices share stays one."""
+    first = devices[0]
+    if isinstance(first, tuple):
+        children = [one if isinstance(one, tuple) else () for one in devices]
+        return tuple([spread_cells(column) for column in zip(*children, strict=True)])
+    cells = [one for one in devices if isinstance(one, Cell)]
+    if all(cell is first for cell in cells):
+        return first
+    return Spread(tuple(cells))

@@ -1,0 +1,241 @@
+"""The replay worker, `python -m ligerdiag.replay.replay_worker`: its requests and answers, and the bounds of a replay.
+
+The worker replays one artifact after another on the CPU. Messages use Python's JSON, which has `NaN` and `Infinity`;
+reports for others never contain them.
+"""
+
+import ctypes
+import json
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+
+from ligerdiag.codec import Json, decode_record, encode_record, read_record
+from ligerdiag.errors import LigerdiagError
+from ligerdiag.model.case import Case
+from ligerdiag.model.findings import Replay, ReplayState
+from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
+from ligerdiag.workers.loop import Answerer, serve
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+"""Parameters of mallopt(3)."""
+_MEMINFO = Path("/proc/meminfo")
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
+FULL_MEMORY = 16 << 30
+"""Bytes that a replay may take without bounds."""
+ALONE_SECONDS = 10.0
+"""A replay whose estimate on one core is longer runs alone, on all cores."""
+WORKER_BYTES = 1 << 30
+"""Memory of a worker beside the replayed values: its imports, and XLA's buffers for the reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The most that a replay may cost."""
+
+    seconds: float = 10.0
+    """ReplayCost seconds for one case."""
+    memory: int = 4 << 30
+    """ReplayCost bytes for one case."""
+    full: bool = False
+    """Lifts the bound on seconds, and that on memory to 16 GiB, or to `memory` if that is more."""
+
+
+def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
+    """Returns the record of the refusal if an artifact with that estimate is not replayed; else None. size, available:
+    in bytes."""
+    memory = max(bounds.memory, FULL_MEMORY) if bounds.full else bounds.memory
+    if size + WORKER_BYTES > available:
+        reason = f"estimated {render_bytes(size)}, more than the {render_bytes(available)} that this machine has left"
+    elif size > memory and bounds.full:
+        reason = f"estimated {render_bytes(size)}, more than {render_bytes(memory)}: `--replay-memory` allows more"
+    elif not bounds.full and (seconds > bounds.seconds or size > memory):
+        limits = f"more than {render_seconds(bounds.seconds)} or {render_bytes(memory)}"
+        reason = f"estimated {render_seconds(seconds)} and {render_bytes(size)}, {limits}: `--full` replays it"
+    else:
+        return None
+    return Replay(state=ReplayState.TOO_LARGE, reason=reason, estimated_seconds=seconds, estimated_bytes=size)
+
+
+def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
+    """Returns the available bytes: the operating system's estimate, or the rest of a container's limit if that is
+    less."""
+    found = [_read_meminfo(meminfo), *_read_group(group)]
+    return max(0, min(found))
+
+
+def _read_meminfo(path: Path) -> int:
+    for line in path.read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) << 10
+    raise OSError(f"`{path}` has no field `MemAvailable`")
+
+
+def _read_group(folder: Path) -> list[int]:
+    """Returns the free bytes below the limit of the control group; empty if it has no limit."""
+    try:
+        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
+        used = int((folder / "memory.current").read_text(encoding="ascii"))
+        statistics = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+    except (OSError, ValueError):
+        return []
+    if not limit.isdecimal():
+        return []
+    return [int(limit) - used + int(statistics.get("inactive_file", 0))]
+
+
+def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
+    """Returns the number of replays of these sizes (bytes) that fit into memory in any combination; at least one."""
+    total = workers = 0
+    for size in sorted(sizes, reverse=True)[:cores]:
+        total += size + WORKER_BYTES
+        if total > available:
+            break
+        workers += 1
+    return max(1, workers)
+
+
+def render_bytes(size: int) -> str:
+    """Renders a size such as `4 GiB` or `512 MiB`."""
+    if size < 1 << 30:
+        return f"{size / (1 << 20):.0f} MiB"
+    return f"{size / (1 << 30):.3g} GiB"
+
+
+def render_seconds(seconds: float) -> str:
+    """Renders a duration such as `0.5 s` or `3.2 h`."""
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+def render_replay(replay: Replay) -> dict[str, object]:
+    """Returns the record as a JSON object."""
+    return encode_record(replay)
+
+
+def parse_replay(fields: Json) -> Replay:
+    """Parses the record from a JSON object. Raises FieldError."""
+    return decode_record(Replay, fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """Request to replay one artifact."""
+
+    source: Source
+    case_id: str
+    artifact: str
+    """Directory of the artifact."""
+    rows: bool
+    """Whether to count fresh and stale rows."""
+    cut: tuple[str, ...] = ()
+    """Names of the program's loops to cut short."""
+    orders: int = 0
+    """Number of other legal orders in which the schedule runs, too."""
+    orders_seconds: float = inf
+    """Seconds after which no further order begins."""
+    modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """See `KernelRunner`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayAnswer:
+    """The record of a replay, and the files on which it depends."""
+
+    replay: Replay
+    dependencies: Mapping[str, str]
+    """Imported files of the project to their sha256."""
+
+
+def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
+    """Returns the job for a replay worker; `timeout` in seconds."""
+    return Job(
+        source=request.source,
+        name="the replay",
+        render=lambda log: render_request(type(request).__name__, encode_record(request), log),
+        parse=lambda line: decode_record(ReplayAnswer, parse_answer(line)),
+        timeout=timeout,
+    )
+
+
+def parse_replay_request(job: Json) -> ReplayRequest:
+    """Returns the request of a replay worker's job."""
+    return read_record(ReplayRequest, job, "request")
+
+
+def render_replay_answer(answer: ReplayAnswer) -> str:
+    """Returns one line for the parent."""
+    return json.dumps({"answer": encode_record(answer)}) + "\n"
+
+
+def _keep_freed_memory() -> None:
+    """Makes glibc keep the memory of freed arrays for later ones; does nothing with another C library.
+
+    By default glibc returns each large array at once, and the operating system has to clear pages for the next one: a
+    fifth of
+    the time of a large case, more on a virtual machine.
+    """
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_MMAP_MAX, 0)
+        libc.mallopt(_M_TRIM_THRESHOLD, -1)
+
+
+def prepare() -> Answerer:
+    """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
+    from ligerdiag.artifacts.artifact import load_artifact
+    from ligerdiag.compile.cases.loader import CaseLoader, compute_draws
+    from ligerdiag.compile.lowering.lowering import import_kernel_libraries
+    from ligerdiag.errors import describe_fault
+    from ligerdiag.replay.ops.scope import NotCoveredError
+    from ligerdiag.replay.runs.case_inputs import compute_case_inputs
+    from ligerdiag.replay.runs.case_run import CaseInputs, replay_case
+
+    import_kernel_libraries()
+    _keep_freed_memory()
+    loader = CaseLoader(once=True)
+    last: dict[str, CaseInputs] = {}
+
+    def find_inputs(case: Case, source: Source) -> CaseInputs:
+        draws = compute_draws(case, source.pickled or str(source), is_live=bool(source.pickled))
+        if draws not in last:
+            last.clear()
+            last[draws] = compute_case_inputs(case)
+        return last[draws]
+
+    def answer(job: Json, log: Path) -> str:
+        del log
+        request = parse_replay_request(job)
+        case = loader.find_case(request.source, request.case_id)
+        artifact = load_artifact(Path(request.artifact))
+        try:
+            inputs = find_inputs(case, request.source)
+            replay = replay_case(
+                artifact,
+                inputs,
+                rows=request.rows,
+                cut=request.cut,
+                modules=request.modules,
+                orders=request.orders,
+                orders_seconds=request.orders_seconds,
+            )
+        except NotCoveredError as error:
+            replay = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+        except (LigerdiagError, MemoryError):
+            last.clear()  # the next case with these draws computes them again and reports its own error
+            raise
+        except Exception as fault:
+            traceback.print_exception(fault)
+            replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
+        return render_replay_answer(ReplayAnswer(replay=replay, dependencies=loader.compute_dependencies()))
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)

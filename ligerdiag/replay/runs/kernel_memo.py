@@ -1,0 +1,118 @@
+"""Kernel runners on top of another one: remembered launches, and launches whose hidden writes are undone.
+
+Program order, isolated memory and the schedule launch the same kernels, mostly on the same numbers, and running them is
+the most expensive part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its
+inputs: payload, contents, and which buffers share bytes.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.replay.ops.scope import Array
+from ligerdiag.replay.runs.launch import compute_payload_key, copy_buffers, do_share
+from ligerdiag.replay.runs.program import Kernels
+
+REMEMBERED_BYTES = 4 << 30
+"""The most bytes of kernel launches to keep during the replay of a case."""
+REMEMBERED_PRODUCTS = 2 << 30
+"""The most bytes of products and their operands to keep during the replays of cases with equal arguments."""
+WATCHED = 2
+"""Watched launches of each call that always run, so that the runner observes them."""
+WORTHWHILE = 1 << 16
+"""Bytes of buffers above which remembering a launch is cheaper than running it again."""
+
+
+@dataclass(slots=True, eq=False)
+class RememberedKernels:
+    """Runs kernels through another runner, each distinct launch once as long as the limit allows."""
+
+    runner: Kernels
+    limit: int
+    """Bytes that may be kept."""
+    hits: int = 0
+    _watched: Counter[str] = field(default_factory=Counter[str])
+    _kept: dict[bytes, tuple[Array | None, ...]] = field(default_factory=dict[bytes, tuple[Array | None, ...]])
+    """Digest to the content of each buffer after the launch; None for an unchanged buffer and for an output in an
+    operand's bytes."""
+    _size: int = 0
+
+    def launch(
+        self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
+    ) -> None:
+        """See `Kernels.launch`."""
+        buffers = (*operands, *outputs)
+        if sum(buffer.nbytes for buffer in buffers) < WORTHWHILE:
+            self.runner.launch(call, operands, outputs, watched=watched)
+            return
+        contents = [_hash_content(operand) for operand in operands]
+        digest = _compute_digest(compute_payload_key(call), contents, operands, outputs)
+        kept = self._kept.get(digest)
+        if watched:
+            self._watched[call.name] += 1
+        if kept is not None and not (watched and self._watched[call.name] <= WATCHED):
+            self.hits += 1
+            for buffer, content in zip(buffers, kept, strict=True):
+                if content is not None:
+                    buffer[...] = content
+            return
+        self.runner.launch(call, operands, outputs, watched=watched)
+        # Compared by digest: keeping the old content would take memory, which costs more.
+        after: list[Array | None] = [
+            None if _hash_content(operand) == content else np.array(operand)
+            for content, operand in zip(contents, operands, strict=True)
+        ]
+        places = {_locate(operand) for operand in operands}
+        after += [None if _locate(output) in places else np.array(output) for output in outputs]
+        size = sum(content.nbytes for content in after if content is not None)
+        if self._size + size <= self.limit:
+            self._kept[digest] = tuple(after)
+            self._size += size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsolatedKernels:
+    """Runs kernels through another runner, unwatched, and then restores the operands that share no bytes with an
+    output."""
+
+    runner: Kernels
+
+    def launch(
+        self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
+    ) -> None:
+        """See `Kernels.launch`."""
+        hidden = [one for one in operands if not any(do_share(one, output) for output in outputs)]
+        before = copy_buffers(hidden)
+        self.runner.launch(call, operands, outputs, watched=False)
+        for operand, content in zip(hidden, before, strict=True):
+            operand[...] = content
+
+
+def _compute_digest(
+    payload: str, contents: Sequence[bytes], operands: Sequence[Array], outputs: Sequence[Array]
+) -> bytes:
+    """Returns the key of a launch. contents: digests of the operands' contents.
+
+    Only the places of outputs count, not their contents: kernels that read unwritten bytes are too rare to matter."""
+    digest = hashlib.sha256(payload.encode())
+    base = min([buffer.ctypes.data for buffer in (*operands, *outputs)], default=0)
+    places = [(start - base, size) for start, size in map(_locate, (*operands, *outputs))]
+    for number, (start, size) in enumerate(places):
+        sharing = [n for n, (s, z) in enumerate(places) if n != number and s < start + size and start < s + z]
+        digest.update(f"|{size}:{[(n, places[n][0] - start) for n in sharing]}".encode())
+    for content in contents:
+        digest.update(content)
+    return digest.digest()
+
+
+def _hash_content(flat: Array) -> bytes:
+    return hashlib.sha256(flat.view(np.uint8).data).digest()
+
+
+def _locate(flat: Array) -> tuple[int, int]:
+    """Returns the address of the first byte, and the number of bytes."""
+    return flat.ctypes.data, flat.nbytes

@@ -1,0 +1,158 @@
+"""Finds the outputs that a racing or incomplete kernel call reaches: runs the schedule again with that call altered.
+
+A call whose results depend on the order of its programs runs in the order that showed this. It reaches an output that
+differs by more than rounding. All calls that read unwritten bytes, or leave elements unwritten, find other garbage in
+their outputs, all in one run. Such a call reaches an output if a single bit differs and the output depends on the
+call's results. An output that differs and depends on the results of none of these calls is reached by what they
+overwrite: by each of them. If no output differs and some output is not finite, the run proves nothing. All other calls
+run as before.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
+from ligerdiag.hlo.reach import find_reach
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.model.findings import LaunchNumbers, OrderTried
+from ligerdiag.replay.ops.dtypes import have_same_bits
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
+from ligerdiag.replay.runs.grid_orders import ROUNDING, compute_difference
+from ligerdiag.replay.runs.kernels import KernelRunner
+from ligerdiag.replay.runs.program import Kernels
+
+MOST_CALLS = 8
+"""The most calls of one program that run in another order; each costs a run of the schedule."""
+
+type RunSchedule = Callable[[Kernels], Mapping[str, Sequence[Array]]]
+"""Runs the schedule with these kernels on fresh memory; returns the distinct copies of each output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AlteredKernels:
+    """Runs kernels through a runner, unobserved, and alters the calls of some names."""
+
+    runner: KernelRunner
+    names: frozenset[str]
+    tried: OrderTried | None
+    """How to alter them, see `KernelRunner.launch_otherwise`; NONE alters nothing."""
+
+    def launch(
+        self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
+    ) -> None:
+        """See `Kernels.launch`."""
+        del watched
+        tried = self.tried if call.name in self.names else OrderTried.NONE
+        self.runner.launch_otherwise(call, operands, outputs, tried)
+
+
+def describe_launches(
+    launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
+) -> tuple[LaunchNumbers, ...]:
+    """Returns the observations with the line of each call and the outputs that it reaches, without outputs that nobody
+    uses."""
+    calls = {one.name: one for one in module.instructions if one.opcode == "custom-call"}
+    found = [
+        _drop_unused_outputs(
+            replace(one, line=find_user_line(module, calls[one.instruction])), module, calls[one.instruction]
+        )
+        if one.instruction in calls
+        else one
+        for one in launches
+    ]
+    ordered = [
+        n for n, one in enumerate(found) if one.order_tried is not OrderTried.NONE and _get_largest(one) > ROUNDING
+    ]
+    incomplete = [n for n, one in enumerate(found) if one.old_reads or set(one.unwritten) - set(one.unwritten_later)]
+    unaltered = (
+        _run(run, AlteredKernels(runner=runner, names=frozenset(), tried=OrderTried.NONE))
+        if ordered or incomplete
+        else None
+    )
+    if unaltered is None:
+        return tuple([_drop_unused_reads(one, module, calls.get(one.instruction)) for one in found])
+    for number in ordered[:MOST_CALLS]:
+        names = frozenset((found[number].instruction,))
+        other = AlteredKernels(runner=runner, names=names, tried=found[number].order_tried)
+        found[number] = replace(found[number], reached_by_order=_compare(run, other, unaltered))
+    if incomplete:
+        names = frozenset(found[number].instruction for number in incomplete)
+        reached = _compare(run, AlteredKernels(runner=runner, names=names, tried=None), unaltered)
+        dependent = {
+            number: _list_dependent(module, calls.get(found[number].instruction), tuple(unaltered))
+            for number in incomplete
+        }
+        rest = frozenset(reached or ()).difference(*dependent.values())
+        for number in incomplete if reached is not None else ():
+            own = tuple(name for name in reached or () if name in dependent[number] | rest)
+            found[number] = replace(found[number], reached_by_garbage=own)
+    return tuple([_drop_unused_reads(one, module, calls.get(one.instruction)) for one in found])
+
+
+def _list_dependent(module: HloModule, call: HloInstruction | None, names: Sequence[str]) -> frozenset[str]:
+    """Returns the names of the outputs that depend on the call's results; all names if the call is None."""
+    if call is None:
+        return frozenset(names)
+    reach = find_reach(module, [(call, leaf) for leaf in iterate_leaves(call.shape)])
+    return frozenset(name for number, name in enumerate(names) if number in reach.outputs)
+
+
+def _drop_unused_outputs(launch: LaunchNumbers, module: HloModule, call: HloInstruction) -> LaunchNumbers:
+    """Drops the unwritten elements of outputs of the call that nobody uses."""
+    unused = _find_unused(launch.unwritten, module, call)
+    if not unused:
+        return launch
+    return replace(
+        launch,
+        unwritten={number: counts for number, counts in launch.unwritten.items() if number not in unused},
+        unwritten_later=tuple(number for number in launch.unwritten_later if number not in unused),
+    )
+
+
+def _drop_unused_reads(launch: LaunchNumbers, module: HloModule, call: HloInstruction | None) -> LaunchNumbers:
+    """Drops the reads of outputs that nobody uses, unless the garbage there reaches an output of the program otherwise."""
+    if call is None or launch.reached_by_garbage:
+        return launch
+    unused = _find_unused([one.output for one in launch.old_reads], module, call)
+    return replace(launch, old_reads=tuple(one for one in launch.old_reads if one.output not in unused))
+
+
+def _find_unused(outputs: Iterable[int], module: HloModule, call: HloInstruction) -> frozenset[int]:
+    leaves = list(iterate_leaves(call.shape))
+    return frozenset(number for number in outputs if not find_reach(module, [(call, leaves[number])]).is_used)
+
+
+def _get_largest(launch: LaunchNumbers) -> float:
+    return max((launch.order_difference, *launch.racing.values()))
+
+
+def _run(run: RunSchedule, kernels: AlteredKernels) -> Mapping[str, Sequence[Array]] | None:
+    try:
+        return run(kernels)
+    except NotCoveredError:
+        return None
+
+
+def _compare(
+    run: RunSchedule, kernels: AlteredKernels, unaltered: Mapping[str, Sequence[Array]]
+) -> tuple[str, ...] | None:
+    other = _run(run, kernels)
+    if other is None:
+        return None
+
+    def differs(one: Array, two: Array) -> bool:
+        if kernels.tried is None:
+            return not have_same_bits(one, two)
+        return compute_difference(one.reshape(-1), two.reshape(-1), atomics=False) > ROUNDING
+
+    reached = tuple(
+        name
+        for name, copies in unaltered.items()
+        if len(copies) != len(other[name]) or any(map(differs, copies, other[name]))
+    )
+    is_finite = all(
+        np.isfinite(one).all() for copies in unaltered.values() for one in copies if one.dtype.kind not in "biu"
+    )
+    return reached if reached or is_finite else None

@@ -1,0 +1,406 @@
+"""Compares the verdict on each output with the numbers of a replay and of a device.
+
+| verdict | the numbers agree | they say nothing | they disagree |
+|---|---|---|---|
+| fresh, latent | fresh; lossy against the reference alone | undecided, lossy | stale, partly stale, neither |
+| stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where they cannot tell | fresh |
+| unknown | | all | |
+
+A clobbered read sees the wrong bytes, so its numbers may be wrong in any way. Numbers that are lossy against program
+order neither confirm nor contradict a verdict: `replay.runs.rounding.is_overwritten` recognises a sum with one small
+stale term where that term is larger than the roundings. Numbers that equal program order and are lossy only against the
+case's reference come from a right schedule.
+
+Right numbers contradict no wrong verdict
+
+- if the intended and the stale numbers are equal up to rounding;
+- if the numbers are right only within the tolerance, and further from the intended ones than roundings explain: a small
+  term of a sum may be stale;
+- if an output misses some of the hidden writes and sees others: the stale prediction, in which no read sees any of
+  them, is not what the schedule computes, and a sign or a maximum may hide the difference;
+- if everything that makes the output wrong lies in branches or loops that the drawn arguments do not enter, is a
+  maximum that a softmax subtracts again, or only decides something, such as a predicate or the bound of a loop;
+- if the replay cut loops short: a later iteration may be the wrong one;
+- if XLA keeps two values in the same bytes: the one that is left may be the right one.
+
+A device is compared with the verdict on its own artifact and with the replay of that artifact. It contradicts nothing
+about outputs that race or that no program defines, and nothing at all if a launcher tries a kernel on bytes that nobody
+restores. Where nothing was replayed, the device is compared with the case's reference alone; wrong numbers then do not
+contradict "fresh", because the program may differ from its reference in program order already, or on its second draw,
+after it has overwritten a constant. `explain_unknown_order` says so. An output that is fresh has the same numbers in
+each legal order of its schedule.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from math import isfinite
+from typing import assert_never
+
+from ligerdiag.model.findings import (
+    PROGRAM_ORDER,
+    Attribution,
+    DeviceOutput,
+    DeviceRun,
+    Finding,
+    OrderChange,
+    OutputNumbers,
+    Replay,
+    ReplayState,
+    Severity,
+    Verdict,
+)
+from ligerdiag.model.report import Disagreement
+from ligerdiag.report.disagreement_causes import PossibleCause, explain_difference, find_shown, list_possible_causes
+from ligerdiag.report.relative_errors import render_device_numbers, render_figure, render_numbers
+from ligerdiag.rules.registry import RULES, list_ids
+from ligerdiag.rules.rule import RuleKind
+from ligerdiag.text import describe_names
+
+_LEAVE_UNDEFINED = frozenset(rule.id for rule in RULES if rule.leaves_undefined)
+_RACES = list_ids(RuleKind.RACE)
+_TRIED_IN_PLACE = list_ids(RuleKind.TRIED_IN_PLACE)
+_SHARED_BYTES = list_ids(RuleKind.SHARED_BYTES)
+_HIDDEN_WRITES = list_ids(RuleKind.HIDDEN_WRITE)
+_WRONG_READS = list_ids(RuleKind.EARLY_READ, RuleKind.COPY_READ, RuleKind.LATE_READ)
+
+
+_ROUNDING = 0.25
+"""Share of a tolerance below which roundings stay that do not all go one way."""
+
+
+class Agreement(StrEnum):
+    """How numbers compare with a verdict."""
+
+    AGREES = "agrees"
+    SILENT = "says nothing"
+    DISAGREES = "disagrees"
+
+
+def compute_agreement(
+    verdict: Verdict, attribution: Attribution, *, can_tell: bool = True, in_program_order: bool = True
+) -> Agreement:
+    """Returns the agreement by the table of this module.
+
+    can_tell: whether the intended and the stale numbers differ by more than rounding, and the arguments reach the read
+    that makes them differ. in_program_order: whether the numbers equal those of program order; lossy ones then differ
+    from the reference alone.
+    """
+    match verdict:
+        case Verdict.UNKNOWN:
+            return Agreement.SILENT
+        case Verdict.FRESH | Verdict.LATENT:
+            if attribution.is_wrong:
+                return Agreement.DISAGREES
+            silent = attribution is Attribution.UNDECIDED or (attribution is Attribution.LOSSY and not in_program_order)
+            return Agreement.SILENT if silent else Agreement.AGREES
+        case Verdict.STALE | Verdict.CLOBBERED:
+            if attribution.is_wrong:
+                return Agreement.AGREES
+            wrong = attribution is Attribution.FRESH and can_tell
+            return Agreement.DISAGREES if wrong else Agreement.SILENT
+        case _:
+            assert_never(verdict)
+
+
+def compute_replay_agreements(
+    outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
+) -> dict[str, Agreement]:
+    """Returns output name to how its replay compares with its verdict; empty without a replay.
+
+    The replay says nothing where a finding explains why the two differ.
+    """
+    if replay is None or replay.state is not ReplayState.DONE:
+        return {}
+    return {
+        name: Agreement.SILENT
+        if agreement is Agreement.DISAGREES and find_shown(list_possible_causes(name, findings))
+        else agreement
+        for name, agreement in _compare_with_replay(outputs, replay, findings).items()
+    }
+
+
+def _compare_with_replay(
+    outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]
+) -> dict[str, Agreement]:
+    silent = find_unreached(findings, replay) | find_mixed(findings)
+    return {
+        name: compute_agreement(
+            outputs[name],
+            n.attribution,
+            can_tell=n.distance > n.tolerance
+            and n.error <= _ROUNDING * n.tolerance
+            and name not in silent
+            and not replay.cut,
+            in_program_order=n.error <= n.tolerance,
+        )
+        for name, n in replay.outputs.items()
+        if name in outputs
+    }
+
+
+def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
+    """Returns the names of the outputs that may have right numbers although they are wrong.
+
+    These are the outputs all of whose findings name an instruction that the arguments do not reach or whose value no
+    number shows, those that decisions alone make wrong, and those that depend on bytes in which XLA keeps two values.
+    """
+    decided = frozenset(name for finding in findings for name in finding.decided) | _find_shared(findings)
+    if replay is None or not replay.unreached:
+        return decided
+    unreached = frozenset(replay.unreached)
+    reached: dict[str, bool] = {}
+    for finding in findings:
+        is_reached = unreached.isdisjoint(finding.instructions)
+        for name in finding.outputs:
+            reached[name] = reached.get(name, False) or is_reached
+    return decided | {name for name, is_reached in reached.items() if not is_reached}
+
+
+def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Finding, ...]:
+    """Returns the findings; a warning about a read that only decides something is an error where numbers show a wrong
+    decision."""
+    if replay is None or replay.state is not ReplayState.DONE:
+        return tuple(findings)
+    wrong = {name for name, numbers in replay.outputs.items() if numbers.attribution.is_wrong}
+    return tuple(
+        [
+            replace(one, severity=Severity.ERROR, evidence=(*one.evidence, ("note", _SHOWN)))
+            if one.rule in _WRONG_READS and one.severity is Severity.WARNING and wrong.intersection(one.decided)
+            else one
+            for one in findings
+        ]
+    )
+
+
+_SHOWN = "the numbers show that it does"
+
+
+def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
+    """Returns the names of the outputs that depend on bytes in which XLA keeps two values."""
+    return frozenset(name for finding in findings if finding.rule in _SHARED_BYTES for name in finding.outputs)
+
+
+def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
+    """Returns the names of the outputs for which a device may compute more than one value.
+
+    They race, no program defines them, or a launcher tries a kernel of the program in place.
+    """
+    if any(finding.rule in _TRIED_IN_PLACE for finding in findings):
+        return frozenset(device.outputs)
+    racing = frozenset(name for finding in findings if finding.rule in _RACES for name in finding.outputs)
+    return racing | find_undefined(findings).keys()
+
+
+def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
+    """Returns the outputs whose value no program defines, with the first finding that says so.
+
+    An allowed finding does not count: its author takes the value as it comes.
+    """
+    found: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.rule in _LEAVE_UNDEFINED and finding.suppressed is None:
+            for name in finding.outputs:
+                found.setdefault(name, finding)
+    return found
+
+
+def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
+    """Returns the names of the outputs that are wrong about some of the hidden writes and not about all."""
+    written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
+    missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
+    for finding in findings:
+        if finding.rule in _WRONG_READS:
+            for name in finding.outputs:
+                missed.setdefault(name, set()).add((finding.instructions[:1], finding.operand))
+    return frozenset(name for name, writes in missed.items() if len(writes) < len(written))
+
+
+def compute_device_agreements(
+    device: DeviceRun | None, unsteady: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
+) -> dict[str, Agreement]:
+    """Returns output name to how the device's numbers compare with the verdict on its own artifact; empty without a
+    run.
+
+    unsteady: outputs of `find_unsteady`. unreached: outputs of `find_unreached`.
+    """
+    if device is None:
+        return {}
+    silent = unsteady | _find_other_than_reference(device)
+    verdicts = {name: Verdict(word) for name, word in device.verdicts.items()}
+    found = {
+        name: compute_agreement(
+            verdicts[name],
+            output.attribution,
+            can_tell=output.distance > output.tolerance
+            and max(output.errors, default=0.0) <= _ROUNDING * output.tolerance
+            and name not in unreached,
+            in_program_order=all(error <= output.tolerance for error in output.errors),
+        )
+        for name, output in device.outputs.items()
+        if name in verdicts
+    }
+    return {
+        name: Agreement.SILENT if agreement is Agreement.DISAGREES and name in silent else agreement
+        for name, agreement in found.items()
+    }
+
+
+def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
+    """Returns the outputs that are right by the schedule and differ from the reference on the device, where program
+    order was not replayed."""
+    if device.intended_from == PROGRAM_ORDER:
+        return frozenset()
+    return frozenset(
+        name
+        for name, output in device.outputs.items()
+        if output.attribution.is_wrong and name in device.verdicts and Verdict(device.verdicts[name]).is_right
+    )
+
+
+def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
+    """Returns one line about the outputs whose verdict and device numbers only a replay can compare; empty without any."""
+    names = sorted(_find_other_than_reference(device)) if device is not None else []
+    if device is None or not names:
+        return ()
+    differ = "differs" if len(names) == 1 else "differ"
+    return (
+        f"{describe_names(names, tuple(device.outputs))} {differ} from the reference on {device.device}: only a replay can"
+        " show whether the schedule or the program itself does",
+    )
+
+
+def compute_disagreements(
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    replay: Replay | None,
+    device: DeviceRun | None,
+    failed: Iterable[str] = (),
+) -> tuple[Disagreement, ...]:
+    """Returns every contradiction between two of verdict, replay and device that no finding explains.
+
+    failed: ids of the rules that failed.
+    """
+    return tuple(
+        [
+            explain_difference(one, causes)
+            for one, causes in _list_differences(outputs, findings, replay, device, tuple(failed))
+            if not find_shown(causes)
+        ]
+    )
+
+
+def list_explained(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
+) -> tuple[tuple[Disagreement, tuple[str, ...]], ...]:
+    """Returns every contradiction between two of them that findings explain, and the ids of these rules."""
+    every = _list_differences(outputs, findings, replay, device, ())
+    return tuple([(one, shown) for one, causes in every if (shown := find_shown(causes))])
+
+
+def _list_differences(
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    replay: Replay | None,
+    device: DeviceRun | None,
+    failed: tuple[str, ...],
+) -> list[tuple[Disagreement, tuple[PossibleCause, ...]]]:
+    found = _find_differences(outputs, findings, replay, device)
+    return [(one, list_possible_causes(one.output, findings, failed)) for one in found]
+
+
+def _find_differences(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
+) -> list[Disagreement]:
+    found: list[Disagreement] = []
+    if replay is not None and replay.state is ReplayState.DONE:
+        agreements = _compare_with_replay(outputs, replay, findings)
+        for name in [name for name, agreement in agreements.items() if agreement is Agreement.DISAGREES]:
+            evidence = _find_evidence(name, findings)
+            found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
+    found += _list_order_disagreements(outputs, replay)
+    if device is not None:
+        unsteady = find_unsteady(findings, device)
+        for name, agreement in compute_device_agreements(device, unsteady, find_unreached(findings, replay)).items():
+            if agreement is Agreement.DISAGREES:
+                found.append(_between_verdict_and_device(name, device))
+        for name, output in device.outputs.items():
+            if name not in unsteady and contradicts_replay(output):
+                found.append(_between_replay_and_device(name, device))
+    return found
+
+
+def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
+    """Returns the fresh outputs that another legal order of the schedule changes, with the change."""
+    orders = replay.orders if replay is not None else None
+    if orders is None:
+        return {}
+    return {name: one for name, one in orders.changed.items() if outputs.get(name) is Verdict.FRESH}
+
+
+def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | None) -> list[Disagreement]:
+    changes = find_order_changes(outputs, replay)
+    return [
+        Disagreement(
+            output=name,
+            static=Verdict.FRESH,
+            numbers=replay.outputs[name].attribution,
+            message=f"`{name}` is fresh by its schedule and differs in another legal order of it",
+            evidence=(("static", "fresh"), ("orders", f"{render_figure(one.error)} from itself with {one.order}")),
+        )
+        for name, one in changes.items()
+        if replay is not None and name in replay.outputs
+    ]
+
+
+def contradicts_replay(output: DeviceOutput) -> bool:
+    """Returns whether the replay of the device's own artifact differs from the device's results.
+
+    Returns False if two runs of the device differ, or if precision was lost: the replay rounds differently there.
+    """
+    if output.replay_error is None or not isfinite(output.replay_error) or output.unsteady > output.tolerance:
+        return False
+    if output.attribution in (Attribution.LOSSY, Attribution.UNDECIDED):
+        return False
+    return output.replay_error > output.tolerance
+
+
+def _between_verdict_and_replay(
+    name: str, verdict: Verdict, numbers: OutputNumbers, evidence: tuple[tuple[str, str], ...]
+) -> Disagreement:
+    return Disagreement(
+        output=name,
+        static=verdict,
+        numbers=numbers.attribution,
+        message=f"`{name}` is {verdict.value} by its schedule and {numbers.attribution.value} when it is replayed",
+        evidence=(("static", verdict.value), *evidence, ("replay", render_numbers(numbers))),
+    )
+
+
+def _between_verdict_and_device(name: str, device: DeviceRun) -> Disagreement:
+    output, verdict = device.outputs[name], Verdict(device.verdicts[name])
+    return Disagreement(
+        output=name,
+        static=verdict,
+        numbers=output.attribution,
+        message=f"`{name}` is {verdict.value} by the schedule of {device.device} and {output.attribution.value} on it",
+        evidence=(("static", f"{verdict.value}, {device.artifact}"), ("device", render_device_numbers(output))),
+    )
+
+
+def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
+    output = device.outputs[name]
+    assert output.replay_error is not None
+    difference = f"{render_figure(output.replay_error)} from it, tolerance {render_figure(output.tolerance)}"
+    return Disagreement(
+        output=name,
+        static=Verdict(device.verdicts[name]) if name in device.verdicts else Verdict.UNKNOWN,
+        numbers=output.attribution,
+        message=f"the replay of `{name}` is not what {device.device} computed",
+        evidence=(("device", render_device_numbers(output)), ("replay", difference)),
+    )
+
+
+def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
+    """Returns the evidence of the first finding that reaches the output."""
+    return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

@@ -1,0 +1,189 @@
+"""Reads and writes baselines: the accepted schedules of cases, which later ones are compared with.
+
+The file is JSON, sorted and indented, so that version control shows what changed. It holds no names or ids of
+instructions, no folders and no times.
+
+| key | value |
+|---|---|
+| `format` | version of this format |
+| `ligerdiag` | version that recorded the file |
+| `toolchains` | name of the toolchain, as the user gives it, to the versions of its packages |
+| `cases` | `id`, `target`, `toolchain`, `outputs` (name to verdict) and `writes` (a `Neighbourhood` each) |
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from ligerdiag.codec import (
+    FieldError,
+    Json,
+    as_object,
+    parse_object,
+    read_count,
+    read_int,
+    read_list,
+    read_object,
+    read_str,
+    read_str_map,
+    read_strs,
+    read_word,
+)
+from ligerdiag.errors import InputError
+from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts
+
+FORMAT = 1
+MAX_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class EntryKey:
+    """Identifies the compile that an entry belongs to."""
+
+    case: str
+    target: str
+    toolchain: str
+    """The name that the user gives, such as `default`: an upgrade keeps the name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The contents of a baseline file."""
+
+    ligerdiag: str
+    """Version of ligerdiag that recorded it."""
+    toolchains: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """Name of the toolchain to the versions of its packages at that time."""
+    entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
+
+    def join(self, newer: "Baseline") -> "Baseline":
+        """Returns the newer baseline with the entries that only this one has."""
+        return Baseline(
+            ligerdiag=newer.ligerdiag,
+            toolchains={**self.toolchains, **newer.toolchains},
+            entries={**self.entries, **newer.entries},
+        )
+
+
+def load_baseline(path: Path) -> Baseline:
+    """Reads a file. Raises InputError if it is missing, too large or no baseline."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"expected a file with a baseline but `{path}` is none: record one with --record")
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(f"no baseline `{path}`: record one with `ligerdiag check --record {path}`") from None
+    except OSError as error:
+        raise InputError(f"expected to read the baseline `{path}` but: {error.strerror or error}") from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"`{path}` is too large for a baseline (more than {MAX_BYTES >> 20} MiB)")
+    try:
+        return parse_baseline(data.decode("utf-8"))
+    except (FieldError, UnicodeDecodeError) as error:
+        raise InputError(f"`{path}` is no baseline that can be read: {error}; delete it and record again") from None
+
+
+def parse_baseline(text: str) -> Baseline:
+    """Parses the text of a file. Raises FieldError for any other text."""
+    top = parse_object(text)
+    if read_int(top, "format") != FORMAT:
+        raise FieldError(f"expected format {FORMAT} but got {read_int(top, 'format')}, of another ligerdiag")
+    entries: dict[EntryKey, ScheduleFacts] = {}
+    for item in read_list(top, "cases"):
+        fields = as_object(item, "cases")
+        key = EntryKey(
+            case=read_str(fields, "id"), target=read_str(fields, "target"), toolchain=read_str(fields, "toolchain")
+        )
+        if key in entries:
+            raise FieldError(f"`{key.case}` on {key.target} by {key.toolchain} is there twice")
+        entries[key] = _parse_facts(fields)
+    toolchains = read_object(top, "toolchains")
+    return Baseline(
+        ligerdiag=read_str(top, "ligerdiag"),
+        toolchains={name: read_str_map(toolchains, name) for name in toolchains},
+        entries=entries,
+    )
+
+
+def render_baseline(baseline: Baseline) -> str:
+    """Returns the text of the file: ASCII, with a final newline, equal for equal content."""
+    top = {
+        "format": FORMAT,
+        "ligerdiag": baseline.ligerdiag,
+        "toolchains": {name: dict(sorted(versions.items())) for name, versions in sorted(baseline.toolchains.items())},
+        "cases": [
+            {
+                "id": key.case,
+                "target": key.target,
+                "toolchain": key.toolchain,
+                "outputs": {name: verdict.value for name, verdict in facts.outputs.items()},
+                "writes": [_render_neighbourhood(one) for one in facts.neighbourhoods],
+            }
+            for key, facts in sorted(baseline.entries.items(), key=lambda item: item[0])
+        ],
+    }
+    return json.dumps(top, indent=1) + "\n"
+
+
+def _parse_facts(fields: Json) -> ScheduleFacts:
+    outputs = read_object(fields, "outputs")
+    return ScheduleFacts(
+        outputs={name: read_word(Verdict, outputs, name) for name in outputs},
+        neighbourhoods=tuple(_parse_neighbourhood(as_object(one, "writes")) for one in read_list(fields, "writes")),
+    )
+
+
+def _parse_neighbourhood(fields: Json) -> Neighbourhood:
+    return Neighbourhood(
+        kernel=read_str(fields, "kernel"),
+        operand=read_count(fields, "operand"),
+        number=read_count(fields, "number"),
+        fate=read_word(Fate, fields, "fate"),
+        shape=read_str(fields, "shape"),
+        size=read_count(fields, "bytes"),
+        copied_by=read_strs(fields, "copied_by"),
+        shares=read_strs(fields, "shares"),
+        readers=tuple(_parse_reader(as_object(one, "readers")) for one in read_list(fields, "readers")),
+    )
+
+
+def _parse_reader(fields: Json) -> Reader:
+    line = read_count(fields, "line")
+    file, function = read_str(fields, "file"), read_str(fields, "function")
+    return Reader(
+        opcode=read_str(fields, "opcode"),
+        op_name=read_str(fields, "op_name"),
+        source=SourceLine(file=file, line=line, function=function) if file else None,
+        side=read_word(ReadTime, fields, "side"),
+        origin=read_word(Origin, fields, "reads"),
+    )
+
+
+def _render_neighbourhood(one: Neighbourhood) -> dict[str, object]:
+    return {
+        "kernel": one.kernel,
+        "operand": one.operand,
+        "number": one.number,
+        "fate": one.fate.value,
+        "shape": one.shape,
+        "bytes": one.size,
+        "copied_by": list(one.copied_by),
+        "shares": list(one.shares),
+        "readers": [_render_reader(reader) for reader in one.readers],
+    }
+
+
+def _render_reader(reader: Reader) -> dict[str, object]:
+    source = reader.source
+    return {
+        "side": reader.side.value,
+        "reads": reader.origin.value,
+        "opcode": reader.opcode,
+        "op_name": reader.op_name,
+        "file": PurePath(source.file).name if source else "",
+        "line": source.line if source else 0,
+        "function": source.function if source else "",
+    }

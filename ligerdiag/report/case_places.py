@@ -1,0 +1,112 @@
+"""Finds the file of a case: its path in the repository, as a code host knows it, and the line that defines the case."""
+
+import ast
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.report import CaseReport
+from ligerdiag.source_text import load_source_lines
+
+WORKSPACE = "GITHUB_WORKSPACE"
+"""Environment variable with the directory of the checkout in a workflow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A checkout, and the working directory of the run."""
+
+    root: str
+    """Absolute path of the checkout."""
+    current: str
+    """Absolute path of the working directory, base of relative paths."""
+
+    def find(self, file: str) -> str:
+        """Returns the path of `file` below the root, with `/`; empty if it is outside or no path.
+
+        Links are followed only if the path as written is outside.
+        """
+        path = self.compute_absolute(file)
+        if not path:
+            return ""
+        below = _compute_below(path, self.root)
+        if below:
+            return below
+        try:
+            return _compute_below(os.path.realpath(path), os.path.realpath(self.root))
+        except (OSError, ValueError):
+            return ""
+
+    def compute_absolute(self, file: str) -> str:
+        """Returns the absolute path; empty if `file` is no path, such as `<string>`."""
+        if not file or file.startswith("<") or "\0" in file:
+            return ""
+        return os.path.normpath(os.path.join(self.current, file))
+
+
+def find_repository(environ: Mapping[str, str] = os.environ) -> Repository:
+    """Returns the checkout of a workflow if there is one, else the working directory."""
+    current = str(Path.cwd())
+    workspace = environ.get(WORKSPACE, "")
+    return Repository(root=os.path.abspath(workspace) if os.path.isdir(workspace) else current, current=current)
+
+
+def _compute_below(path: str, root: str) -> str:
+    """Returns `path` relative to `root`; empty if it is not below."""
+    start = root.rstrip(os.sep) + os.sep
+    return path.removeprefix(start).replace(os.sep, "/") if path.startswith(start) else ""
+
+
+_NAMES = ("CASE", "CASES")
+
+
+def find_case_place(case: CaseReport) -> SourceLine | None:
+    """Returns the line that defines the case; None if no file is known."""
+    return SourceLine(file=case.source, line=find_case_line(case.source, case.id)) if case.source else None
+
+
+def find_case_line(file: str, case_id: str) -> int:
+    """Returns the 1-based line of the call `Case(name=...)` with the name of the case, else that of `CASE =` or `CASES
+    =`.
+
+    Returns 0 if neither is found. Nothing is imported, so a computed name is not found. file: the case file of the
+    user.
+    """
+    calls, assignment = _index_file(file)
+    return calls.get(case_id.partition("[")[0], assignment)
+
+
+@lru_cache(maxsize=64)
+def _index_file(file: str) -> tuple[dict[str, int], int]:
+    """Returns case name to the line of its first call, and the line of the assignment; 0 without one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse("\n".join(load_source_lines(file, (os.path.dirname(os.path.realpath(file)),))))
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
+        return {}, 0
+    calls: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name_of(node.func) == "Case":
+            for keyword in node.keywords:
+                if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+                    name = str(keyword.value.value)
+                    calls[name] = min(node.lineno, calls.get(name, node.lineno))
+    lines = [
+        statement.lineno
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and any(_name_of(target) in _NAMES for target in statement.targets)
+    ]
+    return calls, lines[0] if lines else 0
+
+
+def _name_of(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""

@@ -1,0 +1,269 @@
+"""Joins findings that have one cause: those of one kernel call, at one source line, that go wrong in one way.
+
+A rule reports one read in one call of one layer, while the author made one mistake at one line. So all findings with
+the same kernel, operand and line of the call that go wrong in the same way are one cause, with the readers below it.
+The ways: a read misses the kernel's write, or gets it by luck; a read sees the write and needs the original value; a
+read learns only whether there are special values (a warning of the rules about reads); and one way for each other rule.
+The finding of the hidden write itself is a note of the first of these ways, and a cause of its own if the call goes
+wrong in none.
+
+A cause has the id and severity of its worst rule, the first by number; its other rules are notes. Findings of other
+rules that say the same about the same line, except for the names of instructions and outputs, are one cause as well. An
+allowed finding and one that is not allowed are never one cause. Each finding belongs to one cause as one of its
+`parts`; a cause of one part is that finding.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ligerdiag.model.findings import CallPlace, Finding, Severity, SourceLine
+from ligerdiag.model.report import CaseReport
+from ligerdiag.report.status import list_counted
+from ligerdiag.rules.registry import RULES, list_ids
+from ligerdiag.rules.rule import RuleKind
+from ligerdiag.rules.wording import name_outputs, render_at, render_patch
+from ligerdiag.text import FEW, count_of, describe_names, find_layers, order_names, render_patterns
+
+_MISSED = "missed"
+_SEEN = "seen"
+_SPECIAL = "special"
+_WAYS_OF_KINDS: Mapping[RuleKind, str] = {
+    RuleKind.EARLY_READ: _MISSED,
+    RuleKind.COPY_READ: _MISSED,
+    RuleKind.LUCKY_READ: _MISSED,
+    RuleKind.LATE_READ: _SEEN,
+}
+_WAYS: Mapping[str, str] = {rule.id: _WAYS_OF_KINDS[rule.kind] for rule in RULES if rule.kind in _WAYS_OF_KINDS}
+(_ROOT,) = list_ids(RuleKind.HIDDEN_WRITE)
+(_LUCK,) = list_ids(RuleKind.LUCKY_READ)
+_SEVERITIES = tuple(Severity)
+_NAMES = {rule.id: rule.name for rule in RULES}
+_VARYING = re.compile(r"%[\w.$-]+|\d+")
+
+type _Key = tuple[object, ...]
+
+
+def compute_causes(
+    findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
+) -> tuple[Finding, ...]:
+    """Returns the causes in the order of their first findings.
+
+    outputs: the names of all outputs of the program, in order. source_roots: folders below which the source of a call
+    is read, so that the remedy can quote it.
+    """
+    groups: dict[_Key, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(_compute_key(finding), []).append(finding)
+    _move_roots(groups)
+    return tuple(_merge(tuple(parts), outputs, source_roots) for parts in groups.values() if parts)
+
+
+def list_rules(cause: Finding) -> tuple[str, ...]:
+    """Returns the ids of all rules of the cause, its own first."""
+    return tuple(dict.fromkeys((cause.rule, *(part.rule for part in cause.parts))))
+
+
+def list_calls(cause: Finding) -> tuple[CallPlace, ...]:
+    """Returns the kernel calls of the cause, each once."""
+    calls = [part.call for part in (cause.parts or (cause,)) if part.call is not None]
+    return tuple({call.number: call for call in calls}.values())
+
+
+def list_reads(cause: Finding) -> Mapping[tuple[SourceLine | None, bool], tuple[Finding, ...]]:
+    """Returns (line, whether in its backward pass) to the findings about a read there."""
+    found: dict[tuple[SourceLine | None, bool], tuple[Finding, ...]] = {}
+    for part in cause.parts or (cause,):
+        if part.reader is not None:
+            key = (part.reader.line, part.reader.in_backward)
+            found[key] = (*found.get(key, ()), part)
+    return found
+
+
+def _compute_key(finding: Finding) -> _Key:
+    call = finding.call
+    if call is None or call.line is None:
+        message = finding.message
+        for name in sorted(finding.outputs, key=len, reverse=True):
+            message = message.replace(f"`{name}`", "")
+        place = finding.source
+        if place is None:
+            return finding.rule, finding.message, finding.suppressed, finding.instructions
+        return finding.rule, _VARYING.sub("", message), finding.kernel, finding.operand, place, finding.suppressed
+    way = _find_way(finding)
+    message = "" if way in (*_WAYS.values(), _ROOT) else _VARYING.sub("", finding.message)
+    return way, message, finding.kernel, finding.operand, (call.line.file, call.line.line), finding.suppressed
+
+
+def _find_way(finding: Finding) -> str:
+    way = _WAYS.get(finding.rule, finding.rule)
+    is_soft = way in (_MISSED, _SEEN) and finding.rule != _LUCK and finding.severity is not Severity.ERROR
+    return _SPECIAL if is_soft else way
+
+
+def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
+    """Moves findings of hidden writes to the first way in which their call goes wrong."""
+    for key in [key for key in groups if key[0] == _ROOT]:
+        for way in (_MISSED, _SEEN):
+            other = (way, *key[1:])
+            if other in groups:
+                groups[other] += groups.pop(key)
+                break
+
+
+def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Sequence[str]) -> Finding:
+    head = min(parts, key=lambda part: (_SEVERITIES.index(part.severity), part.rule))
+    alike = [part for part in parts if part.severity is head.severity and (part.rule == _LUCK) == (head.rule == _LUCK)]
+    leading = tuple([part for part in alike if part.rule != _ROOT]) or parts
+    names = order_names([name for part in leading for name in part.outputs], dict.fromkeys(outputs))
+    merged = replace(head, outputs=names, message=_describe(head, leading, names, outputs))
+    if len(names) > FEW:
+        merged = replace(merged, evidence=(("outputs", render_patterns(names, outputs)), *merged.evidence))
+    patch = "" if head.call is None or head.operand is None else _find_patch(head, source_roots)
+    if patch:
+        merged = replace(merged, help=patch)
+    if len(parts) == 1:
+        return merged
+    merged = replace(merged, parts=parts)
+    instructions = dict.fromkeys(name for part in parts for name in part.instructions)
+    decided = tuple(dict.fromkeys(name for part in parts for name in part.decided))
+    evidence = _collect_evidence(merged, leading, outputs)
+    return replace(merged, instructions=tuple(instructions), decided=decided, evidence=evidence)
+
+
+def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
+    """Returns the call as it has to be written, for rules whose remedy is to declare the write; else empty."""
+    if head.call is None or head.operand is None or (head.rule not in _WAYS and head.rule != _ROOT):
+        return ""
+    return render_patch(head.call, kernel=head.kernel, operand=head.operand, source_roots=source_roots)
+
+
+def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], outputs: Sequence[str]) -> str:
+    """Returns the message of the only finding, with many outputs counted; of several findings, one message for all."""
+    named = describe_names(names, outputs)
+    way = _WAYS.get(head.rule)
+    if len(leading) == 1 or way is None or not names:
+        return head.message.replace(name_outputs(head.outputs), named, 1) if len(head.outputs) > FEW else head.message
+    plural = len(names) > 1
+    what = f"what `{head.kernel}` writes over operand {head.operand}"
+    if _find_way(head) == _SPECIAL:
+        value = head.message.partition(", `")[0]
+        return f"{value}, {named} {'learn' if plural else 'learns'} only whether there are special values"
+    if head.rule == _LUCK:
+        late = f"nothing makes {'their' if plural else 'its'} readers wait for `{head.kernel}`"
+        return f"{named} {'are' if plural else 'is'} right by luck: {late}, which overwrites operand {head.operand}"
+    if way != _MISSED:
+        needs = "need" if plural else "needs"
+        return f"{named} {needs} the value from before `{head.kernel}` overwrites operand {head.operand}"
+    return f"{named} {'do' if plural else 'does'} not see {what}"
+
+
+def _collect_evidence(
+    cause: Finding, leading: Sequence[Finding], outputs: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Returns outputs, calls, the first write, each line that reads, the remaining evidence, and notes of the other
+    rules."""
+    calls = list_calls(cause)
+    kept = [pair for pair in cause.evidence if pair[0] == "outputs"]
+    if len(calls) > 1:
+        kept.append(("calls", _describe_calls(calls, outputs)))
+    roots = [part for part in cause.parts if part.rule == _ROOT]
+    if len(calls) == 1:
+        kept += [pair for part in (*roots, *leading)[:1] for pair in part.evidence if pair[0] == "from"]
+    shown = {"from", "read", "outputs"}
+    rest = [pair for pair in cause.evidence if pair[0] not in shown]
+    rest += [pair for part in leading for pair in part.evidence if pair[0] in ("before", "after", "copy")]
+    kept += [pair for pair in rest if pair[0] == "write"]
+    for parts in list_reads(replace(cause, parts=tuple(leading))).values():
+        sentences = [text for label, text in parts[0].evidence if label == "read"]
+        more = f"; {count_of(len(parts) - 1, 'more read')} there" if len(parts) > 1 else ""
+        kept += [("read", f"{text}{more}") for text in sentences[:1]]
+    if not any(part.reader is not None for part in leading):
+        kept += [pair for pair in cause.evidence if pair[0] == "read"]
+    kept += [pair for pair in rest if pair[0] != "write"]
+    return tuple(dict.fromkeys((*kept, *_list_notes(cause, outputs))))
+
+
+def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
+    """Returns such as `17, in 8 layers, from train.py:41 (8), …`."""
+    chains: dict[tuple[SourceLine, ...], int] = {}
+    for call in calls:
+        chains[call.callers] = chains.get(call.callers, 0) + 1
+    most = max(chains.values())
+    layers = find_layers(most, outputs) if most > 1 else ""
+    often = f", in {most} {layers}" if layers else f", up to {most} times from one line" if most > 1 else ""
+    counts: dict[SourceLine, int] = {}
+    for chain, count in chains.items():
+        for frame in chain[:1]:
+            counts[frame] = counts.get(frame, 0) + count
+    places = [f"{frame.file}:{frame.line} ({count})" for frame, count in counts.items()]
+    where = "from the backward pass of" if all(call.in_backward for call in calls) else "from"
+    return f"{len(calls)}{often}{f', {where} ' if places else ''}{', '.join(places)}"
+
+
+def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns one line for each other rule: the message of its only finding, or the number of its findings."""
+    notes: list[tuple[str, str]] = []
+    for rule in list_rules(cause)[1:]:
+        parts = [part for part in cause.parts if part.rule == rule]
+        messages = dict.fromkeys(part.message for part in parts)
+        if len(messages) == 1 and len(parts[0].outputs) <= FEW:
+            reader = parts[0].reader
+            at = "" if reader is None else render_at(reader.line, in_backward=reader.in_backward)
+            notes.append(("note", f"{rule} {_NAMES.get(rule, '')}: {parts[0].message}{at}"))
+            continue
+        names = order_names([name for part in parts for name in part.outputs], dict.fromkeys(outputs))
+        reach = f" that reach {describe_names(names, outputs)}" if names else ""
+        notes.append(("note", f"{rule} {_NAMES.get(rule, '')}: {count_of(len(parts), 'finding')}{reach}"))
+    return notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingGroup:
+    """A cause and the cases that have it; the evidence is that of the first case."""
+
+    finding: Finding
+    cases: tuple[CaseReport, ...]
+
+
+def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
+    """Returns the causes of all these cases, one group for each rule, message and source line."""
+    members: dict[tuple[object, ...], list[CaseReport]] = {}
+    first: dict[tuple[object, ...], Finding] = {}
+    for case in cases:
+        for finding in list_causes(case):
+            key = (finding.rule, finding.message, finding.source)
+            first.setdefault(key, finding)
+            met_in = members.setdefault(key, [])
+            if not met_in or met_in[-1] is not case:
+                met_in.append(case)
+    groups = [FindingGroup(finding=first[key], cases=tuple(met_in)) for key, met_in in members.items()]
+    return tuple(sorted(groups, key=_weight))
+
+
+def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
+    """Returns a group for every cause of every case, in the order of the cases."""
+    return tuple(
+        group
+        for case in cases
+        for group in sorted((FindingGroup(finding=f, cases=(case,)) for f in list_causes(case)), key=_weight)
+    )
+
+
+def list_causes(case: CaseReport) -> tuple[Finding, ...]:
+    """Returns the causes of the findings that are not allowed."""
+    return compute_causes(list_counted(case.findings), tuple(case.outputs), case.source_roots)
+
+
+def compute_places(cases: Sequence[CaseReport], several_targets: bool) -> tuple[str, ...]:
+    """Returns each case once, with its targets where the run has several: `id`, or `id (a100, h100)`."""
+    targets: dict[str, list[str]] = {}
+    for case in cases:
+        targets.setdefault(case.id, []).append(case.target)
+    if not several_targets:
+        return tuple(targets)
+    return tuple(f"{case_id} ({', '.join(names)})" for case_id, names in targets.items())
+
+
+def _weight(group: FindingGroup) -> tuple[int, str]:
+    return _SEVERITIES.index(group.finding.severity), group.finding.rule

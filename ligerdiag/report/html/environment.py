@@ -1,0 +1,202 @@
+"""The templates and everything that all pages share: signs, file names, broken lines, the packed module.
+
+The templates escape everything, raise an error for an unknown name, and print each text as one printable line. A page
+loads nothing and has one script and one style sheet of its own: the policy in its head allows these by their digests
+and nothing else.
+"""
+
+import gzip
+import re
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from importlib import resources
+from typing import Any, assert_never
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ligerdiag.model.findings import VERDICT_ORDER, Verdict
+from ligerdiag.model.report import CaseReport
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, ReadKind
+from ligerdiag.text import compute_printable
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """An entry of the legend."""
+
+    name: str
+    """Id of the symbol and name of the style."""
+    word: str
+    meaning: str
+
+
+SIGNS: dict[str, Sign] = {
+    sign.name: sign
+    for sign in (
+        Sign("define", "computed", ""),
+        Sign("write", "overwritten", "by the kernel, behind XLA's back"),
+        Sign("stale", "stale read", "gets the old contents, needs the new"),
+        Sign("clobbered", "clobbered read", "gets the new contents, needs the old"),
+        Sign("unknown", "unknown read", "could not be decided"),
+        Sign("latent", "latent read", "right by luck, nothing forces the order"),
+        Sign("fresh", "fresh read", "gets the new contents, as intended"),
+        Sign("original", "early read", "gets the old contents, as intended"),
+        Sign("reuse", "reused", "XLA puts another value there"),
+    )
+}
+"""By name, in the order of the legend."""
+
+WRONG_READS = (ReadKind.STALE, ReadKind.CLOBBERED, ReadKind.UNKNOWN, ReadKind.LATENT)
+"""Kinds of reads that need attention, the worst first."""
+
+
+def sign_of(access: BufferAccess) -> Sign:
+    """Returns the sign of an access; a read without a kind has the sign of an unknown one."""
+    match access.kind:
+        case AccessKind.DEFINE:
+            return SIGNS["define"]
+        case AccessKind.HIDDEN_WRITE:
+            return SIGNS["write"]
+        case AccessKind.REUSE:
+            return SIGNS["reuse"]
+        case AccessKind.READ:
+            return SIGNS["unknown" if access.read is ReadKind.NONE else access.read.value]
+        case _:
+            assert_never(access.kind)
+
+
+def compute_worst_verdict(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """Returns the worst verdict by `VERDICT_ORDER`; None without any."""
+    return max(verdicts, key=VERDICT_ORDER.index, default=None)
+
+
+_BREAKS = re.compile(r"(?<=[_.\-/\]\[,])")
+
+
+def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
+    """Breaks `text` after `_`, `.` and the like into at most `lines` lines of at most `columns` characters.
+
+    A text that does not fit loses its middle: its end distinguishes `fusion.1` from `fusion.2`.
+    """
+    whole = _break(text, columns)
+    if len(whole) <= lines:
+        return whole
+    room = columns * lines
+    while room > columns:
+        shortened = _break(compute_shortened(text, room), columns)
+        if len(shortened) <= lines:
+            return shortened
+        room -= 1
+    return (compute_shortened(text, columns),)
+
+
+def compute_shortened(text: str, columns: int) -> str:
+    """Returns at most `columns` characters of `text`, with an ellipsis in the middle."""
+    if len(text) <= columns:
+        return text
+    end = max(1, (columns - 1) // 2)
+    return f"{text[: columns - 1 - end]}…{text[-end:]}"
+
+
+def _break(text: str, columns: int) -> tuple[str, ...]:
+    lines = [""]
+    for piece in (word[at : at + columns] for word in _BREAKS.split(text) for at in range(0, len(word), columns)):
+        if len(lines[-1]) + len(piece) <= columns:
+            lines[-1] += piece
+        else:
+            lines.append(piece)
+    return tuple(lines)
+
+
+GENERATOR = "ligerdiag"
+"""Content of the meta element that identifies our pages."""
+_PACKAGE = "ligerdiag.report.html"
+
+
+def render(template: str, style: str, script: str, **names: Any) -> str:
+    """Returns a page. style, script: names of files in the folder of the templates."""
+    css, js = _load(style), _load(script)
+    policy = (
+        f"default-src 'none'; style-src '{_compute_digest(css)}'; script-src '{_compute_digest(js)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    page = _environment().get_template(template)
+    return page.render(generator=GENERATOR, policy=policy, css=Markup(css), js=Markup(js), signs=SIGNS, **names)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader(_PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+
+
+def _finalize(value: object) -> object:
+    """Escapes text, which may come from untrusted files; leaves our own markup and numbers as they are."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return compute_printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@lru_cache(maxsize=8)
+def _load(name: str) -> str:
+    return resources.files(_PACKAGE).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _compute_digest(text: str) -> str:
+    """Returns the digest in the form of a content security policy. text: the whole content of the element."""
+    return f"sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}"
+
+
+INDEX = "index.html"
+MAX_READABLE = 80
+"""Most characters of a file name before its digest."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+
+
+def compute_file_names(cases: Sequence[CaseReport]) -> tuple[str, ...]:
+    """Returns one name a case, such as `seed_flce-False-float32.h100.1b2c3d4e.html`.
+
+    The digest distinguishes entries with the same id and target by their order.
+    """
+    met = Counter[tuple[str, str, str]]()
+    names: list[str] = []
+    for case in cases:
+        key = (case.id, case.target, case.toolchain)
+        names.append(_compute_name(case, (*key, str(met[key]))))
+        met[key] += 1
+    return tuple(names)
+
+
+def _compute_name(case: CaseReport, identity: tuple[str, ...]) -> str:
+    digest = sha256("\0".join(identity).encode("utf-8", "backslashreplace")).hexdigest()[:8]
+    readable = _UNSAFE.sub("-", case.id).strip("-")[:MAX_READABLE] or "case"
+    target = _UNSAFE.sub("-", case.target).strip("-")[:20] or "target"
+    return f"{readable}.{target}.{digest}.html"
+
+
+LEVEL = 6
+"""Level of gzip. A module of 150,000 instructions takes a second and a few megabytes."""
+
+
+def compute_packed(lines: Sequence[str]) -> str:
+    """Returns the lines as UTF-8, compressed, in base64, equal for equal lines and without control characters."""
+    text = "\n".join(map(compute_printable_line, lines))
+    return b64encode(gzip.compress(text.encode("utf-8", "replace"), LEVEL, mtime=0)).decode("ascii")
+
+
+def compute_printable_line(line: str) -> str:
+    """Returns the printable text of the line, with its leading blanks."""
+    bare = line.lstrip(" ")
+    return " " * (len(line) - len(bare)) + compute_printable(bare)

@@ -1,0 +1,97 @@
+"""Renders the matrix of a sweep: a row for each case and a column for each way to compile it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import Status
+from ligerdiag.report.html.environment import render
+from ligerdiag.report.html.pages import TONES
+from ligerdiag.report.json import compute_version
+
+_UNKNOWN = frozenset({Status.ERROR, Status.NOT_CHECKED, Status.INCONCLUSIVE, Status.DISAGREEMENT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCell:
+    """One case in one column."""
+
+    verdict: str
+    """The worst verdict of its outputs; empty if it is not known, or if there is nothing to check."""
+    status: Status
+    outputs: tuple[tuple[str, str], ...]
+    """Name and verdict."""
+    rules: tuple[str, ...]
+    error: str
+    is_changed: bool
+    """The verdict differs from that of the nearest cell to the left that has one."""
+    page: str = ""
+    """Address of the page of the case; empty without one."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Returns whether a verdict of the cell is not known."""
+        return self.status in _UNKNOWN or self.verdict == Verdict.UNKNOWN
+
+    @property
+    def tone(self) -> str:
+        """Returns the style of the status."""
+        return TONES[self.status]
+
+    @property
+    def sign(self) -> str:
+        """Returns the name of the sign of the cell."""
+        return self.verdict or ("nothing" if self.status is Status.NOTHING else "error")
+
+    @property
+    def count(self) -> str:
+        """Returns how many outputs have the verdict; empty if all have it."""
+        same = sum(verdict == self.verdict for _, verdict in self.outputs)
+        return "" if same == len(self.outputs) else f"{same} of {len(self.outputs)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixRow:
+    """One case."""
+
+    case: str
+    source: str
+    cells: tuple[MatrixCell | None, ...]
+    """None if the column does not have the case."""
+
+    @property
+    def kind(self) -> str:
+        """Returns the entry of the menu that selects the row."""
+        cells = [cell for cell in self.cells if cell is not None]
+        if any(cell.is_changed for cell in cells):
+            return "changed"
+        return "not known" if any(cell.is_unknown for cell in cells) else "the same"
+
+
+KINDS = ("changed", "not known", "the same")
+
+
+def render_matrix_html(
+    columns: Sequence[str],
+    rows: Sequence[MatrixRow],
+    *,
+    notes: Sequence[str] = (),
+    counts: Mapping[str, int] | None = None,
+    version: str = "",
+) -> str:
+    """Returns a whole HTML document; rows with a changed verdict come first.
+
+    columns: toolchain, target, set of flags and set of sizes. counts: cells by status.
+    """
+    return render(
+        "matrix.html.jinja",
+        "report.css",
+        "index.js",
+        columns=columns,
+        rows=sorted(rows, key=lambda row: KINDS.index(row.kind)),
+        changed=sum(row.kind == KINDS[0] for row in rows),
+        kinds=KINDS,
+        notes=notes,
+        counts=dict(counts or {}),
+        version=version or compute_version(),
+    )

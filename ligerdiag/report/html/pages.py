@@ -1,0 +1,261 @@
+"""Renders the page of one case, and the index: a table of all cases, with coverage and notes about the run.
+
+Cases that fail come first in the index, then undecided ones, then those with nothing to check and those that are as
+expected.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
+from ligerdiag.model.schedule_view import BufferAccess, MutatedBuffer, ScheduleStep, ScheduleView
+from ligerdiag.report.html.band import BAND_HEIGHT, Band, NarrowBand, compute_band, compute_narrow_band
+from ligerdiag.report.html.band_columns import Column, compute_columns, count_hidden
+from ligerdiag.report.html.dataflow_drawing import compute_dataflow, compute_graph
+from ligerdiag.report.html.environment import INDEX, SIGNS, Sign, compute_file_names, compute_packed, render, sign_of
+from ligerdiag.report.html.figures import compute_errors_plot, compute_timeline
+from ligerdiag.report.html.headline import Headline, compute_headline
+from ligerdiag.report.html.prose import (
+    SIGN_ORDER,
+    Chip,
+    compute_listing,
+    compute_parts,
+    compute_step_ids,
+    compute_ways,
+    list_chips,
+)
+from ligerdiag.report.html.subject import Subject, compute_articles, find_subject, list_buffers
+from ligerdiag.report.json import compute_version
+from ligerdiag.report.terminal.diagnostics import render_device_word, render_replay_word
+from ligerdiag.report.terminal.spans import compute_text
+from ligerdiag.report.terminal.summary import describe_cut_loop, describe_end, render_coverage, render_totals
+from ligerdiag.text import join_words
+
+MAX_BANDS = 2
+"""Buffers up to which none is folded; of more, all but `FEW_BANDS` are."""
+FEW_BANDS = 1
+MAX_CHIPS = 12
+"""Outputs up to which none is folded at the top; of more, all but `FEW_CHIPS` are."""
+FEW_CHIPS = 6
+MAX_WAYS = 4
+"""Groups of outputs with an unfolded way."""
+MAX_FINDINGS = 2
+"""Findings that are shown whole; each other one is a line."""
+MAX_TITLES = 8
+"""Findings that are not folded, whole or as a line."""
+MAX_PLOTS = 6
+"""Outputs with unfolded numbers."""
+MAX_FACTS = 6
+"""Unfolded pieces of evidence of a finding."""
+MAX_MISSING = 3
+"""Unfolded missing edges of a way."""
+MAX_ROWS = 24
+"""Instructions up to which schedule and HLO are unfolded."""
+PAGE_WIDTH = 1120
+"""User units of the widest picture that fits on a wide page without scrolling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferPicture:
+    """The pictures of one mutated buffer."""
+
+    number: int
+    """Index into the view's buffers."""
+    buffer: MutatedBuffer
+    columns: tuple[Column, ...]
+    table: tuple[tuple[BufferAccess, ScheduleStep, Sign], ...]
+    """All accesses to the buffer, with their steps and signs."""
+    merged: int
+    """Number of reads that share a mark."""
+    wide: Band
+    narrow: NarrowBand
+
+
+def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDEX, version: str = "") -> str:
+    """Returns a whole HTML document. index: address of the index. version: of ligerdiag."""
+    view = case.view
+    steps = compute_step_ids(view)
+    subject = find_subject(case)
+    headline = compute_headline(case, subject)
+    chips = list_chips(case)
+    pictures = () if view is None else compute_pictures(view, subject)
+    graph = None if view is None else compute_graph(view)
+    return render(
+        "case.html.jinja",
+        "report.css",
+        "case.js",
+        case=case,
+        report=report,
+        index=index,
+        version=version or compute_version(),
+        noun=report.noun.value,
+        has_expectation=report.noun is Noun.CASE,
+        headline=headline,
+        plain=compute_parts(headline.plain, steps),
+        sentence=compute_parts(headline.detail, steps),
+        view=view,
+        pictures=pictures,
+        subject=subject,
+        max_bands=MAX_BANDS if len(pictures) <= MAX_BANDS else FEW_BANDS,
+        shown_chips=len(chips) if len(chips) <= MAX_CHIPS else FEW_CHIPS,
+        max_ways=MAX_WAYS,
+        max_findings=MAX_FINDINGS,
+        max_titles=MAX_TITLES,
+        max_plots=MAX_PLOTS,
+        max_facts=MAX_FACTS,
+        max_missing=MAX_MISSING,
+        max_rows=MAX_ROWS,
+        signs_of={chip.name: chip.sign for chip in chips},
+        folded_chips=_count_words(chips[FEW_CHIPS:]),
+        page_width=PAGE_WIDTH,
+        band_height=BAND_HEIGHT,
+        legend=_list_legend(pictures),
+        chips=chips,
+        ways=() if view is None else compute_ways(view, chips, steps),
+        names={} if view is None else {step.id: step.name for step in view.steps},
+        dataflow=None if graph is None else compute_dataflow(graph),
+        undrawn=0 if graph is None else graph.omitted,
+        articles=compute_articles(case, steps),
+        plot=compute_errors_plot(case, [chip.name for chip in chips]),
+        replay_word=compute_text(render_replay_word(case)),
+        cut_loops=join_words([describe_cut_loop(one) for one in (() if case.replay is None else case.replay.cut)]),
+        device_word=compute_text(render_device_word(case)),
+        timeline=None if view is None else compute_timeline(view, tuple(p.number for p in pictures)),
+        listing=() if view is None else compute_listing(view, case.source_roots),
+        packed="" if view is None else compute_packed(view.text),
+        anchors=[] if view is None else [[line, number] for number, line in view.anchors],
+        disagreements=[(one, [(k, compute_parts(v, steps)) for k, v in one.evidence]) for one in case.disagreements],
+        expected=_describe_expected(case.expected),
+    )
+
+
+def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPicture, ...]:
+    """Returns the pictures: the subject's buffer first, then those with the worst reads."""
+    pictures: list[BufferPicture] = []
+    steps = {step.id: step for step in view.steps}
+    for number in list_buffers(view, subject):
+        buffer = view.buffers[number]
+        columns = compute_columns(view, number)
+        pictures.append(
+            BufferPicture(
+                number=number,
+                buffer=buffer,
+                columns=columns,
+                table=tuple(
+                    (a, steps[a.step], sign_of(a)) for a in view.accesses if a.buffer == number and a.step in steps
+                ),
+                merged=count_hidden(columns),
+                wide=compute_band(columns, buffer.kernel),
+                narrow=compute_narrow_band(columns),
+            )
+        )
+    return tuple(pictures)
+
+
+def _count_words(chips: Sequence[Chip]) -> str:
+    """Returns such as `22 STALE, 2 fresh`."""
+    return ", ".join(f"{number} {word}" for word, number in Counter(chip.word for chip in chips).items())
+
+
+def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
+    """Returns the signs that the page uses, without that of a write that is unknown: its own text explains it."""
+    used = {
+        column.sign.name
+        for picture in pictures
+        for column in picture.columns
+        if not (picture.buffer.unknown and column.sign.name == "write")
+    }
+    return [sign for name, sign in SIGNS.items() if name in used]
+
+
+def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
+    """Returns the expectation of the outputs as text; empty without one."""
+    if expected is None:
+        return ""
+    if isinstance(expected, str):
+        return expected
+    return ", ".join(f"{'every other output' if name == '*' else name} {words}" for name, words in expected.items())
+
+
+_ORDER = ("bad", "doubtful", "plain", "good")
+"""Tones in the order of the table."""
+TONES = {
+    Status.CLEAN: "good",
+    Status.EXPECTED: "good",
+    Status.ALLOWED: "good",
+    Status.NOTHING: "plain",
+    Status.FINDINGS: "bad",
+    Status.UNEXPECTED: "bad",
+    Status.INCONCLUSIVE: "doubtful",
+    Status.DISAGREEMENT: "bad",
+    Status.ERROR: "bad",
+    Status.NOT_CHECKED: "doubtful",
+}
+MAX_INDEX_CHIPS = 6
+"""Most outputs in a row of the table, the wrong ones first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRow:
+    """One case in the index."""
+
+    case: CaseReport
+    file: str
+    headline: Headline
+    rules: tuple[str, ...]
+    """Ids of the rules that have a finding, allowed or not."""
+    chips: tuple[Chip, ...]
+    """The wrong ones first."""
+    worst: int
+    """The severity of its worst output; -1 without outputs."""
+    replay: str
+    device: str
+
+
+def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version: str = "") -> str:
+    """Returns a whole HTML document. files: the page of each case, by default those of `compute_file_names`."""
+    names = files or compute_file_names(report.cases)
+    rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
+    rows.sort(key=lambda row: _ORDER.index(TONES[row.case.status]))
+    statuses = Counter(case.status for case in report.cases)
+    return render(
+        "index.html.jinja",
+        "report.css",
+        "index.js",
+        report=report,
+        version=version or compute_version(),
+        rows=rows,
+        noun=report.noun.value,
+        ended=describe_end(report),
+        has_device=any(case.device is not None for case in report.cases),
+        has_replay=any(case.replay is not None for case in report.cases),
+        has_targets=len({case.target for case in report.cases}) > 1,
+        tones=TONES,
+        statuses=[(status, statuses[status]) for status in Status if statuses[status]],
+        counts=_count_chips(rows),
+        max_chips=MAX_INDEX_CHIPS,
+        coverage=[compute_text(line) for line in render_coverage(report, None)],
+        totals=" ".join(compute_text(line) for line in render_totals(report, None)),
+    )
+
+
+def _make_row(case: CaseReport, file: str) -> IndexRow:
+    chips = list_chips(case)
+    return IndexRow(
+        case=case,
+        file=file,
+        headline=compute_headline(case),
+        rules=tuple(sorted({finding.rule for finding in case.findings})),
+        chips=chips,
+        worst=len(SIGN_ORDER) - SIGN_ORDER.index(chips[0].sign) if chips else -1,
+        replay=compute_text(render_replay_word(case)),
+        device=compute_text(render_device_word(case)),
+    )
+
+
+def _count_chips(rows: Sequence[IndexRow]) -> list[tuple[str, str, int]]:
+    """Returns (sign, word, outputs), the worst first."""
+    counts = Counter((chip.sign, chip.word) for row in rows for chip in row.chips)
+    ordered = sorted(counts.items(), key=lambda one: SIGN_ORDER.index(one[0][0]))
+    return [(sign, word, number) for (sign, word), number in ordered]

@@ -1,0 +1,222 @@
+"""Computes the texts of a page: sentences with marked code, chips of outputs, ways to outputs, the HLO listing.
+
+An output has wrong numbers if a replay or a device computed other values than the intended ones, or if program order
+differs from the case's reference by more than rounding explains. It is inexact if a workaround costs the precision, by
+a finding or by lossy numbers.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ligerdiag.model.findings import Attribution, Verdict
+from ligerdiag.model.report import CaseReport
+from ligerdiag.model.schedule_view import MissingEdge, OutputView, ScheduleStep, ScheduleView
+from ligerdiag.report.html.environment import Sign, sign_of
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
+from ligerdiag.source_text import compute_place, load_source_text
+
+_CODE = re.compile(r"`([^`]*)`")
+_NAME = re.compile(r"%[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a sentence."""
+
+    text: str
+    is_code: bool = False
+    step: int | None = None
+    """Id of the step that the text names; None if the page has no such step."""
+
+
+def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
+    """Returns the name of each instruction, with its `%`, to the id of its step."""
+    return {} if view is None else {step.name: step.id for step in view.steps}
+
+
+def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
+    """Splits `text` into parts, without its backticks; a name that is no step of the page is code, too."""
+    parts: list[Part] = []
+    at = 0
+    for match in _CODE.finditer(text):
+        parts += compute_names(text[at : match.start()], steps)
+        parts += [
+            Part(part.text, is_code=True, step=part.step) for part in compute_names(match[1], steps, unknown=False)
+        ]
+        at = match.end()
+    return (*parts, *compute_names(text[at:], steps))
+
+
+def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) -> tuple[Part, ...]:
+    """Splits `text` into parts at names of instructions alone. unknown: whether a name that is no step is code."""
+    parts: list[Part] = []
+    at = 0
+    for match in _NAME.finditer(text):
+        name = match[0].rstrip(".")
+        step = steps.get(name)
+        if step is None and not unknown:
+            continue
+        parts += [Part(text[at : match.start()])] if match.start() > at else []
+        parts.append(Part(name, is_code=True, step=step))
+        at = match.start() + len(name)
+    return (*parts, Part(text[at:])) if at < len(text) else tuple(parts)
+
+
+_ROUNDING = list_ids(RuleKind.ROUNDING)
+SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fresh")
+"""Signs of chips, the worst first."""
+
+
+class NumbersFault(StrEnum):
+    """A fault of an output that the numbers show."""
+
+    WRONG = "wrong by the numbers"
+    INEXACT = "inexact"
+    NOTHING = ""
+    """Nothing, or there are no numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """One output of the page."""
+
+    name: str
+    verdict: Verdict
+    sign: str
+    """Name of a sign: that of the verdict, or `error` or `warning` if the numbers are worse."""
+    word: str
+    number: int
+    """1-based number among all chips, for links."""
+
+
+def list_chips(case: CaseReport) -> tuple[Chip, ...]:
+    """Returns the chips by `SIGN_ORDER`, then in the program's order."""
+    words = compute_numbers_faults(case)
+    judged = [(name, verdict, *_judge(verdict, words[name])) for name, verdict in case.outputs.items()]
+    judged.sort(key=lambda one: SIGN_ORDER.index(one[2]))
+    return tuple(
+        Chip(name=name, verdict=verdict, sign=sign, word=word, number=number)
+        for number, (name, verdict, sign, word) in enumerate(judged, start=1)
+    )
+
+
+def compute_numbers_faults(case: CaseReport) -> dict[str, NumbersFault]:
+    """Returns output name to the fault that the numbers show."""
+    return {name: _find_fault(name, case) for name in case.outputs}
+
+
+def _find_fault(name: str, case: CaseReport) -> NumbersFault:
+    attributions: set[Attribution] = set()
+    is_off = False
+    if case.replay is not None:
+        is_off = case.replay.reference.get(name, 0.0) > case.replay.reference_tolerance.get(name, 0.0)
+        attributions |= {case.replay.outputs[name].attribution} if name in case.replay.outputs else set()
+    if case.device is not None and name in case.device.outputs:
+        attributions.add(case.device.outputs[name].attribution)
+    is_rounded = any(finding.rule in _ROUNDING and name in finding.outputs for finding in case.findings)
+    if any(one.is_wrong for one in attributions) or (is_off and not is_rounded):
+        return NumbersFault.WRONG
+    return NumbersFault.INEXACT if is_off or Attribution.LOSSY in attributions else NumbersFault.NOTHING
+
+
+def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
+    """Returns sign and text of a chip."""
+    text = "STALE" if verdict is Verdict.STALE else verdict.value
+    if not verdict.is_wrong and word is NumbersFault.WRONG:
+        return "error", f"{text}, {word.value}"
+    if verdict.is_right and word is NumbersFault.INEXACT:
+        return "warning", f"{text}, {word.value}"
+    return verdict.value, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One output of the page."""
+
+    chip: Chip
+    path: tuple[int, ...]
+    """Ids of steps; empty if the way is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayGroup:
+    """Outputs with the same verdict and missing edges, and the same sentence except for their names."""
+
+    ways: tuple[Way, ...]
+    sentence: tuple[Part, ...]
+    """The sentence of the first output."""
+    missing: tuple[MissingEdge, ...]
+
+
+def compute_ways(view: ScheduleView, chips: Sequence[Chip], steps: Mapping[str, int]) -> tuple[WayGroup, ...]:
+    """Returns the groups in the order of the chips; none if no way is known. steps: as of `compute_step_ids`."""
+    views = {output.name: output for output in view.outputs}
+    if not any(o.sentence or o.path or o.missing for o in view.outputs):
+        return ()
+    groups: dict[tuple[object, ...], list[Chip]] = {}
+    for chip in chips:
+        output = views.get(chip.name)
+        key = () if output is None else (_compute_rest(output), output.missing)
+        groups.setdefault((chip.sign, chip.word, *key), []).append(chip)
+    return tuple(_make(members, views, steps) for members in groups.values())
+
+
+def _make(members: Sequence[Chip], views: Mapping[str, OutputView], steps: Mapping[str, int]) -> WayGroup:
+    first = views.get(members[0].name)
+    paths = {chip.name: views[chip.name].path if chip.name in views else () for chip in members}
+    return WayGroup(
+        ways=tuple(Way(chip=chip, path=paths[chip.name]) for chip in members),
+        sentence=() if first is None else compute_parts(first.sentence, steps),
+        missing=() if first is None else first.missing,
+    )
+
+
+def _compute_rest(output: OutputView) -> str:
+    return output.sentence.replace(f"`{output.name}`", "``")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One instruction of the listing."""
+
+    step: ScheduleStep
+    text: tuple[Part, ...]
+    fused: tuple[str, ...]
+    users: tuple[ScheduleStep, ...]
+    """Steps that use its value."""
+    signs: tuple[Sign, ...]
+    place: str
+    """`file:line`; empty if it is not known."""
+    source: str
+    """The text of that line; empty if the file cannot be read."""
+    line: int | None
+    """Index into the text of the module."""
+
+
+def compute_listing(view: ScheduleView, source_roots: Sequence[str]) -> tuple[Entry, ...]:
+    """Returns the steps in the order of the schedule. source_roots: folders below which sources are read."""
+    ids, lines = compute_step_ids(view), dict(view.anchors)
+    users: dict[int, list[ScheduleStep]] = defaultdict(list)
+    for step in view.steps:
+        for operand in dict.fromkeys(step.operands):
+            users[operand].append(step)
+    signs: dict[int, list[Sign]] = defaultdict(list)
+    for access in view.accesses:
+        signs[access.step].append(sign_of(access))
+    return tuple(
+        Entry(
+            step=step,
+            text=compute_names(step.text, {name: number for name, number in ids.items() if number != step.id}),
+            fused=step.fused,
+            users=tuple(users[step.id]),
+            signs=tuple(dict.fromkeys(signs[step.id])),
+            place="" if step.source is None else compute_place(step.source),
+            source="" if step.source is None else load_source_text(step.source, source_roots),
+            line=lines.get(step.id),
+        )
+        for step in sorted(view.steps, key=lambda step: step.start)
+    )

@@ -1,0 +1,177 @@
+"""Chooses the subject of a page, the kernel call that it is about, and lists the findings of the page.
+
+The subject is the call of the worst finding: not allowed, of the worst severity, reaching the worst outputs and the
+most of them. If outputs are wrong, only findings that reach the worst of them count, allowed or not. Without such a
+finding the subject is the overwritten buffer with the worst reads.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, SourceLine, Verdict
+from ligerdiag.model.report import CaseReport
+from ligerdiag.model.schedule_view import AccessKind, ReadKind, ScheduleView
+from ligerdiag.report.causes import compute_causes
+from ligerdiag.report.html.environment import WRONG_READS, compute_worst_verdict
+from ligerdiag.report.html.prose import Part, compute_parts
+from ligerdiag.report.relative_errors import render_error, summarise_numbers
+from ligerdiag.report.terminal.finding_text import MAX_READS, limit_reads
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
+from ligerdiag.source_text import compute_near, compute_place, load_source_text
+from ligerdiag.text import FEW
+
+_SEVERITIES = tuple(Severity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Article:
+    """One finding as the page shows it."""
+
+    rule: str
+    severity: str
+    message: tuple[Part, ...]
+    place: str
+    """`file:line`; empty if it is not known."""
+    function: str
+    line: int
+    source: str
+    """The text of that line; empty if the file cannot be read."""
+    facts: tuple[tuple[str, tuple[Part, ...]], ...]
+    """(label, sentence) pairs."""
+    help: tuple[Part, ...]
+    allowed: str
+    """The suppression and its reason; empty if the finding is not allowed."""
+
+
+def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
+    """Returns the findings, the worst first and allowed ones last. steps: as of `compute_step_ids`."""
+    return tuple(_make(finding, case, steps) for finding in list_worst_first(case))
+
+
+def list_worst_first(case: CaseReport) -> list[Finding]:
+    """Returns the causes by severity, by the worst output that each reaches, and by the number of outputs; allowed ones
+    last."""
+
+    def weigh(cause: Finding) -> tuple[bool, int, int, int]:
+        verdicts = [VERDICT_ORDER.index(case.outputs[name]) for name in cause.outputs if name in case.outputs]
+        is_allowed = cause.suppressed is not None
+        return is_allowed, _SEVERITIES.index(cause.severity), -max(verdicts, default=-1), -len(verdicts)
+
+    return sorted(compute_causes(case.findings, tuple(case.outputs), case.source_roots), key=weigh)
+
+
+def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:
+    source, allowed = finding.source, finding.suppressed
+    stores = () if finding.call is None else finding.call.stores
+    roots = case.source_roots
+    facts = [("store", f"{compute_place(place)}  {load_source_text(place, roots)}".rstrip()) for place in stores]
+    facts += [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
+    if "replay" not in dict(facts) and case.replay is not None:
+        said: dict[str, list[str]] = {}
+        numbers = {name: case.replay.outputs[name] for name in finding.outputs if name in case.replay.outputs}
+        if len(numbers) > FEW:
+            facts.append(("replay", summarise_numbers(numbers)))
+        for name in finding.outputs if len(numbers) <= FEW else ():
+            if name in case.replay.outputs:
+                said.setdefault(render_error(case.replay.outputs[name]), []).append(f"`{name}`")
+        facts += [("replay", f"{' and '.join(names)}: {text}") for text, names in said.items()]
+    return Article(
+        rule=finding.rule,
+        severity=finding.severity.value,
+        message=compute_parts(finding.message, steps),
+        place="" if source is None else compute_place(source),
+        function="" if source is None else source.function,
+        line=0 if source is None else source.line,
+        source="" if source is None else load_source_text(source, roots),
+        facts=tuple((label, compute_parts(text, steps)) for label, text in facts),
+        help=compute_parts(finding.help, steps),
+        allowed="" if allowed is None else f"{allowed.reason} ({allowed.kind.value}, {allowed.where})",
+    )
+
+
+_HIDDEN_WRITES = list_ids(RuleKind.HIDDEN_WRITE)
+"""A finding of these rules points at the call, whatever others point at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """The kernel call that a page is about; empty fields are unknown."""
+
+    kernel: str = ""
+    finding: Finding | None = None
+    buffer: int | None = None
+    """Index into the view's buffers of the one that it overwrites."""
+    place: str = ""
+    """`file:line` of the call."""
+    function: str = ""
+    source: str = ""
+    """The text of that line; empty if the file cannot be read."""
+
+
+def find_subject(case: CaseReport) -> Subject:
+    """Returns the subject; an empty one if no kernel is known."""
+    finding, view = _find_finding(case), case.view
+    buffer = None if view is None else _find_buffer(view, finding)
+    kernel = finding.kernel if finding is not None else ""
+    if not kernel and view is not None and buffer is not None:
+        kernel = view.buffers[buffer].kernel
+    line = _find_line(case, finding, buffer)
+    return Subject(
+        kernel=kernel,
+        finding=finding,
+        buffer=buffer,
+        place="" if line is None else compute_place(line),
+        function="" if line is None else line.function,
+        source="" if line is None else load_source_text(line, case.source_roots),
+    )
+
+
+def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:
+    """Returns the indices of all buffers, the subject's first, then those with the worst reads."""
+    numbers = range(len(view.buffers))
+    return tuple(sorted(numbers, key=lambda number: (number != subject.buffer, _weigh_reads(view, number))))
+
+
+def _find_finding(case: CaseReport) -> Finding | None:
+    worst = compute_worst_verdict(case.outputs.values())
+    is_right = worst in (None, Verdict.FRESH, Verdict.LATENT)
+    reached = {name for name, verdict in case.outputs.items() if verdict is worst}
+    for finding in list_worst_first(case):
+        if not finding.kernel:
+            continue
+        if reached.intersection(finding.outputs) or (is_right and finding.suppressed is None):
+            return finding
+    return None
+
+
+def _find_buffer(view: ScheduleView, finding: Finding | None) -> int | None:
+    """Returns the buffer of the finding's call, else of its kernel; without a finding, the one with the worst reads."""
+    numbers = list_buffers(view, Subject())
+    if finding is None:
+        return numbers[0] if numbers else None
+    names = {step.id: step.name.removeprefix("%") for step in view.steps}
+    writes = [access for access in view.accesses if access.kind is AccessKind.HIDDEN_WRITE]
+    calls = {access.buffer for access in writes if names.get(access.step) in finding.instructions[:1]}
+    same = [n for n in numbers if view.buffers[n].kernel == finding.kernel]
+    ranked = sorted(same, key=lambda n: (n not in calls, view.buffers[n].operand != finding.operand))
+    return ranked[0] if ranked else None
+
+
+def _find_line(case: CaseReport, finding: Finding | None, buffer: int | None) -> SourceLine | None:
+    """Returns the user's line that calls the kernel, or the nearest line that is known."""
+    if finding is not None:
+        own = finding.instructions[:1]
+        calls = [f for f in case.findings if f.rule in _HIDDEN_WRITES and own and f.instructions[:1] == own]
+        line = next((f.source for f in (*calls, finding) if f.source is not None), None)
+        if line is not None:
+            return line
+    if case.view is None or buffer is None:
+        return None
+    writes = {a.step for a in case.view.accesses if a.kind is AccessKind.HIDDEN_WRITE and a.buffer == buffer}
+    return next((step.source for step in case.view.steps if step.id in writes), None)
+
+
+def _weigh_reads(view: ScheduleView, buffer: int) -> int:
+    kinds = {access.read for access in view.accesses if access.buffer == buffer} - {ReadKind.NONE}
+    return next((place for place, kind in enumerate(WRONG_READS) if kind in kinds), len(WRONG_READS))

@@ -1,0 +1,308 @@
+"""Renders reports, bisections and differences as JSON; schema.json is the contract, docs/json.md describes it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from math import isfinite
+from typing import Any, cast
+
+import ligerdiag
+from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
+from ligerdiag.codec import JsonObject, encode_record
+from ligerdiag.model.findings import Finding, LaunchNumbers, Replay, SourceLine
+from ligerdiag.model.report import SCHEMA_VERSION, CaseReport, CheckReport
+from ligerdiag.model.schedule_view import Neighbourhood, Reader
+from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
+from ligerdiag.report.comparisons import Bisection, BisectionRow, ComparedSide, Difference, DifferenceReport
+
+
+def make_plain(record: object) -> Any:
+    """Returns the fields of the record as JSON, in their order; a number that is not finite is null."""
+    return _drop_infinities(encode_record(record))
+
+
+def _drop_infinities(value: Any) -> Any:
+    match value:
+        case float() if not isfinite(value):
+            return None
+        case dict():
+            entries = cast("dict[str, Any]", value)
+            return {name: _drop_infinities(entry) for name, entry in entries.items()}
+        case list():
+            return [_drop_infinities(entry) for entry in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def label_evidence(evidence: Sequence[tuple[str, str]]) -> list[JsonObject]:
+    """Returns each sentence with its label."""
+    return [{"label": label, "text": text} for label, text in evidence]
+
+
+def render_place(source: SourceLine | None) -> JsonObject | None:
+    """Returns the line as an object; an unknown line number is null."""
+    return None if source is None else {**make_plain(source), "line": source.line or None}
+
+
+def make_top(*, exit_code: int | None, version: str) -> JsonObject:
+    """Returns the first fields of each answer. exit_code, version: as in `render_json`."""
+    return {"schema": SCHEMA_VERSION, "version": version or compute_version(), "exit_code": exit_code}
+
+
+def _replay(replay: Replay) -> JsonObject:
+    launches = [_launch(launch) for launch in replay.launches]
+    cut = [{**make_plain(one), "line": render_place(one.line)} for one in replay.cut]
+    return {**make_plain(replay), "launches": launches, "cut": cut, "seconds": round(replay.seconds, 6)}
+
+
+FOR_RULES = frozenset(
+    {
+        "line",
+        "unwritten_later",
+        "old_reads",
+        "order_tried",
+        "reached_by_order",
+        "reached_by_garbage",
+        "are_atomic",
+        "is_later",
+    }
+)
+"""Fields of a launch that JSON leaves out, because the findings say them in words."""
+
+
+def _launch(launch: LaunchNumbers) -> JsonObject:
+    def make_known(record: Any) -> JsonObject:
+        return {key: value for key, value in make_plain(record).items() if key not in FOR_RULES}
+
+    return {
+        **make_known(launch),
+        "unwritten": [
+            {"output": output, "unwritten": unwritten, "elements": elements}
+            for output, (unwritten, elements) in launch.unwritten.items()
+        ],
+        "racing": [{"operand": operand, "difference": make_plain(value)} for operand, value in launch.racing.items()],
+        "meetings": [
+            {**make_known(one), "line": render_place(one.line), "other_line": render_place(one.other_line)}
+            for one in launch.meetings
+        ],
+        "outside": [{**make_known(one), "line": render_place(one.line)} for one in launch.outside],
+    }
+
+
+def render_json(report: CheckReport, *, exit_code: int | None = None, version: str = "") -> str:
+    """Returns the whole report as one JSON object, ASCII only, with a final newline.
+
+    exit_code: of the process, None outside of one. version: of ligerdiag, by default the installed one.
+    """
+    top: JsonObject = {
+        "schema": SCHEMA_VERSION,
+        "version": version or compute_version(),
+        "toolchain": report.toolchain,
+        "versions": dict(report.versions),
+        "targets": list(report.targets),
+        "seconds": round(report.seconds, 6),
+        "interrupted": report.interrupted,
+        "ended_by": report.ended_by.value if report.interrupted else None,
+        "exit_code": exit_code,
+        "notes": list(report.notes),
+        "unused_suppressions": make_plain(report.unused_suppressions),
+        "cases": [_case(case) for case in report.cases],
+    }
+    return json.dumps(top, indent=2, allow_nan=False) + "\n"
+
+
+def load_schema() -> JsonObject:
+    """Returns the JSON Schema (draft 2020-12) of every output of this module."""
+    return json.loads(resources.files("ligerdiag.report").joinpath("schema.json").read_text(encoding="utf-8"))
+
+
+def compute_version() -> str:
+    """Returns the version of the installed ligerdiag; `unknown` if it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(ligerdiag.__name__)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _case(case: CaseReport) -> JsonObject:
+    return {
+        "id": case.id,
+        "target": case.target,
+        "toolchain": case.toolchain,
+        "status": case.status.value,
+        "about": case.about,
+        "expected": dict(case.expected) if isinstance(case.expected, Mapping) else case.expected,
+        "expected_rules": None if case.expected_rules is None else list(case.expected_rules),
+        "outputs": {name: verdict.value for name, verdict in case.outputs.items()},
+        "findings": [
+            _finding(cause) for cause in compute_causes(case.findings, tuple(case.outputs), case.source_roots)
+        ],
+        "coverage": make_plain(case.coverage),
+        "replay": None if case.replay is None else _replay(case.replay),
+        "device": make_plain(case.device),
+        "disagreements": [{**make_plain(one), "evidence": label_evidence(one.evidence)} for one in case.disagreements],
+        "seconds": round(case.seconds, 6),
+        "cached": case.cached,
+        "mismatch": case.mismatch,
+        "error": case.error,
+        "log_tail": case.log_tail,
+        "artifact": case.artifact,
+    }
+
+
+def _finding(finding: Finding) -> JsonObject:
+    call = finding.call
+    return {
+        "rule": finding.rule,
+        "rules": list(list_rules(finding)),
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "outputs": list(finding.outputs),
+        "kernel": finding.kernel,
+        "operand": finding.operand,
+        "instructions": list(finding.instructions),
+        "source": render_place(finding.source),
+        "stores": [] if call is None else [render_place(place) for place in call.stores],
+        "calls": len(list_calls(finding)),
+        "callers": [] if call is None else [render_place(place) for place in call.callers],
+        "reads": [
+            {"source": render_place(line), "in_backward": in_backward, "count": len(parts)}
+            for (line, in_backward), parts in list_reads(finding).items()
+        ],
+        "evidence": label_evidence(finding.evidence),
+        "help": finding.help,
+        "suppressed": make_plain(finding.suppressed),
+    }
+
+
+def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None, version: str = "") -> str:
+    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+    top: JsonObject = {
+        **make_top(exit_code=exit_code, version=version),
+        "bisections": [_bisection(one) for one in bisections],
+    }
+    return json.dumps(top, indent=2, allow_nan=False) + "\n"
+
+
+def _bisection(one: Bisection) -> JsonObject:
+    return {
+        "case": one.case_id,
+        "target": one.target,
+        "toolchain": one.toolchain,
+        "axis": one.axis.value,
+        "columns": list(one.columns),
+        "rows": [_row(row) for row in one.rows],
+        "answers": list(one.answers),
+        "notes": list(one.notes),
+        "trials": one.trials,
+        "compiled": one.compiled,
+        "seconds": round(one.seconds, 6),
+        "interrupted": one.interrupted,
+        "unsettled": one.is_unsettled,
+    }
+
+
+def _row(row: BisectionRow) -> JsonObject:
+    return {
+        "label": row.label.strip(),
+        "answer": row.is_answer,
+        "word": row.word,
+        "outputs": {name: verdict.value for name, verdict in row.outputs.items()},
+        "cells": dict(row.cells),
+        "replay": row.replay,
+        "evidence": label_evidence(row.evidence),
+        "error": row.error,
+        "artifact": row.artifact,
+    }
+
+
+def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None, version: str = "") -> str:
+    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+    top: JsonObject = {
+        **make_top(exit_code=exit_code, version=version),
+        "seconds": round(report.seconds, 6),
+        "interrupted": report.interrupted,
+        "notes": list(report.notes),
+        "differences": [_difference(one) for one in report.differences],
+    }
+    return json.dumps(top, indent=2, allow_nan=False) + "\n"
+
+
+def _difference(one: Difference) -> JsonObject:
+    return {
+        "name": one.name,
+        "differs": one.differs,
+        "first": _side(one.first),
+        "second": _side(one.second),
+        "verdicts": [
+            {"output": name, "first": first and first.value, "second": second and second.value}
+            for name, first, second in one.verdicts
+        ],
+        "writes": [_write(pair) for pair in one.writes],
+        "changes": [_change(change) for change in one.changes],
+    }
+
+
+def _side(side: ComparedSide) -> JsonObject:
+    report = side.report
+    return {
+        "label": side.label,
+        "id": report.id,
+        "target": report.target,
+        "toolchain": report.toolchain,
+        "artifact": report.artifact,
+        "error": report.error,
+        "not_covered": list(report.coverage.not_covered),
+    }
+
+
+def _write(pair: NeighbourhoodPair) -> JsonObject:
+    one = pair.before or pair.after
+    assert one is not None
+    return {
+        "kernel": one.kernel,
+        "operand": one.operand,
+        "number": one.number,
+        "first": _neighbourhood(pair.before),
+        "second": _neighbourhood(pair.after),
+        "readers": [{"first": _reader(two.before), "second": _reader(two.after)} for two in pair.readers],
+        "changes": [_change(change) for change in pair.changes],
+    }
+
+
+def _neighbourhood(one: Neighbourhood | None) -> JsonObject | None:
+    if one is None:
+        return None
+    return {
+        "fate": one.fate.value,
+        "source": render_place(one.source),
+        "shape": one.shape,
+        "bytes": one.size,
+        "copied_by": list(one.copied_by),
+        "shares": list(one.shares),
+    }
+
+
+def _reader(reader: Reader | None) -> JsonObject | None:
+    if reader is None:
+        return None
+    return {
+        "side": reader.side.value,
+        "reads": reader.origin.value,
+        "opcode": reader.opcode,
+        "op_name": reader.op_name,
+        "source": render_place(reader.source),
+        "within": reader.within or "",
+    }
+
+
+def _change(change: Drift) -> JsonObject:
+    return {
+        "kind": change.kind.value,
+        "text": change.text,
+        "matters": not change.is_minor,
+        "output": change.output,
+        "source": render_place(change.source),
+    }

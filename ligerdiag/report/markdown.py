@@ -1,0 +1,263 @@
+"""Renders the report for GitHub: as Markdown for the page of a job or a comment, and as workflow commands.
+
+In Markdown the cases that need attention come first, and everything else is folded. All text of the report is in code
+spans or code blocks, so that no name in it is markup. Where the page would be longer than a limit, it shows fewer rows
+and findings and says how many it leaves out.
+
+Workflow commands make annotations on source lines. Expected and allowed results are counted and not annotated. Each
+finding is one annotation, with all cases and targets that have it. GitHub shows ten of each severity for a step, so the
+most severe come first.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ligerdiag.model.findings import Finding, Severity, SourceLine, SuppressionKind
+from ligerdiag.model.report import CaseReport, CheckReport, Status
+from ligerdiag.report.case_places import Repository, find_case_place
+from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, compute_shared_groups
+from ligerdiag.report.status import compute_allowed_outputs, compute_excuse, list_allowed, list_unexcused
+from ligerdiag.report.terminal.case_table import STATUS_TEXTS, render_counted
+from ligerdiag.report.terminal.diagnostics import list_troubles
+from ligerdiag.report.terminal.finding_text import (
+    render_finding_plain,
+    render_group,
+    render_trouble_plain,
+    render_unused,
+)
+from ligerdiag.report.terminal.spans import BLANK, Line, compute_text
+from ligerdiag.report.terminal.summary import describe_cut, render_coverage, render_notes, render_totals
+from ligerdiag.rules.registry import RULES
+from ligerdiag.source_text import parse_place
+from ligerdiag.text import compute_printable, count_of
+
+
+def render_code(text: str, *, in_table: bool = False) -> str:
+    """Returns `text` as a code span on one line; empty for an empty text. in_table: a pipe in it does not end the cell."""
+    bare = compute_printable(text)
+    if not bare.strip():
+        return ""
+    if in_table and "|" in bare:
+        return f"<code>{''.join(c if c.isalnum() or c == ' ' else f'&#{ord(c)};' for c in bare)}</code>"
+    fence = "`" * (_longest_run(bare) + 1)
+    blank = " " if bare[0] in "` " or bare[-1] in "` " else ""
+    return f"{fence}{blank}{bare}{blank}{fence}"
+
+
+def render_block(lines: list[str]) -> str:
+    """Returns the lines as a fenced block, even if they hold fences themselves."""
+    bare = [compute_printable(line) for line in lines]
+    fence = "`" * max(3, max((_longest_run(line) for line in bare), default=0) + 1)
+    return "\n".join((f"{fence}text", *bare, fence))
+
+
+def render_table(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Returns a table; the cells are Markdown."""
+    lines = [heading, ("---",) * len(heading), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
+
+
+HEADING = "## ligerdiag"
+_CAPS = (None, 500, 100, 20, 3, 0)
+"""Limits on the number of rows and findings, in the order in which they are tried."""
+_QUIET = frozenset({Status.EXPECTED, Status.ALLOWED, Status.CLEAN, Status.NOTHING})
+
+
+def render_markdown(report: CheckReport, *, exit_code: int, meaning: str = "", limit: int | None = None) -> str:
+    """Returns the page with a final newline. meaning: of the exit code. limit: most bytes of UTF-8."""
+    page = ""
+    for cap in _CAPS:
+        page = _render_page(report, exit_code, meaning, cap)
+        if limit is None or len(page.encode()) <= limit:
+            return page
+    return page.encode()[: limit or 0].decode(errors="ignore")
+
+
+def _render_page(report: CheckReport, exit_code: int, meaning: str, cap: int | None) -> str:
+    watched = [case for case in report.cases if needs_attention(case)]
+    parts = [
+        HEADING,
+        render_code(_text(render_totals(report, None))),
+        f"Exit code {exit_code}: {meaning}." if meaning else f"Exit code {exit_code}.",
+    ]
+    if watched:
+        parts += ["### Needs attention", *_render_cases(watched, cap, with_reasons=True)]
+    parts += _render_findings(report, watched, cap)
+    if len(watched) < len(report.cases):
+        table = _render_cases(report.cases, cap)
+        parts += [_folded(f"All {report.noun.value}s ({len(report.cases)})", table)]
+    parts += _render_excused(report)
+    unused = render_unused(report, None)
+    if unused:
+        parts += ["### Suppressions to look at", *_capped([render_code(_text((line,))) for line in unused], cap, _list)]
+    parts += [_folded("What was covered", [render_block([compute_text(line) for line in _about(report)])])]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def needs_attention(case: CaseReport) -> bool:
+    """Returns whether a reader has to look at the case."""
+    return case.status not in _QUIET or bool(list_troubles(case)) or any(list_unexcused(case))
+
+
+def _render_cases(cases: Sequence[CaseReport], cap: int | None, *, with_reasons: bool = False) -> list[str]:
+    heading = ("case", "target", "status", "outputs", *(("why",) if with_reasons else ()))
+    rows = [
+        (
+            render_code(case.id, in_table=True),
+            render_code(case.target, in_table=True),
+            STATUS_TEXTS[case.status],
+            render_code(_describe_outputs(case), in_table=True),
+            *((_describe_reasons(case),) if with_reasons else ()),
+        )
+        for case in cases
+    ]
+    return _capped(rows, cap, lambda shown: render_table(heading, shown))
+
+
+def _describe_outputs(case: CaseReport) -> str:
+    return compute_text(render_counted(case.outputs, compute_allowed_outputs(case.outputs, case.findings)))
+
+
+def _describe_reasons(case: CaseReport) -> str:
+    """Returns the troubles, and the rules whose findings count."""
+    reasons = [trouble.message for trouble in list_troubles(case)]
+    rules = ", ".join(dict.fromkeys(finding.rule for finding in list_unexcused(case)))
+    return render_code("; ".join((*reasons, *((rules,) if rules else ()))), in_table=True)
+
+
+def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: int | None) -> list[str]:
+    """Returns the findings that count, each once for all cases that have it, and the evidence of troubles."""
+    several = len(report.targets) > 1
+    groups = compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in watched)
+
+    def render(group: FindingGroup) -> str:
+        lines: Sequence[Line] = render_group(group, width=None, several_targets=several, verbose=False)
+        return render_block([compute_text(line) for line in lines if line != BLANK])
+
+    blocks = [render(group) for group in groups]
+    for case in watched:
+        for trouble in list_troubles(case):
+            if trouble.evidence:
+                where = f"{trouble.kind.value}: {case.id} on {case.target}: {trouble.message}"
+                blocks.append(render_block([where, *(f"   {label}: {text}" for label, text in trouble.evidence)]))
+    return ["### Findings", *_capped(blocks, cap, "\n\n".join)] if blocks else []
+
+
+def _render_excused(report: CheckReport) -> list[str]:
+    """Returns how many findings do not count."""
+
+    def count(select: Callable[[CaseReport], Sequence[Finding]]) -> int:
+        return sum(len(compute_causes(select(case), tuple(case.outputs))) for case in report.cases)
+
+    allowed = count(lambda case: list_allowed(case.findings))
+    excused = count(lambda case: [finding for finding in case.findings if compute_excuse(case, finding)])
+    expected = excused - allowed
+    words = [
+        *([f"{count_of(expected, 'finding')} in cases that are as expected"] if expected else []),
+        *([f"{count_of(allowed, 'finding')} that somebody allows, with a reason each"] if allowed else []),
+    ]
+    return [f"Beside these: {' and '.join(words)}."] if words else []
+
+
+def _about(report: CheckReport) -> tuple[Line, ...]:
+    return (*(render_coverage(report, None) if report.cases else ()), *render_notes(report, None))
+
+
+def _capped[T](items: list[T], cap: int | None, render: Callable[[list[T]], str]) -> list[str]:
+    """Returns the first items, and the number of the others."""
+    shown = items if cap is None else items[:cap]
+    missing = len(items) - len(shown)
+    return [*([render(shown)] if shown else []), *([f"… and {missing} more, not shown here."] if missing else [])]
+
+
+def _list(items: list[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _folded(title: str, parts: list[str]) -> str:
+    return "\n\n".join((f"<details><summary>{title}</summary>", *parts, "</details>")) if any(parts) else ""
+
+
+def _text(lines: Sequence[Line]) -> str:
+    return " ".join(compute_text(line) for line in lines)
+
+
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+_NAMES = {rule.id: rule.name for rule in RULES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """An annotation that GitHub shows beside a line."""
+
+    severity: Severity
+    title: str
+    lines: tuple[str, ...]
+    place: SourceLine | None = None
+
+
+def render_github(report: CheckReport, *, repository: Repository) -> str:
+    """Returns a line for each annotation, then the totals, with a final newline."""
+    order = tuple(Severity)
+    annotations = sorted(list_annotations(report), key=lambda annotation: order.index(annotation.severity))
+    commands = [_render(annotation, repository) for annotation in annotations]
+    totals = [compute_text(line) for line in render_totals(report, None)]
+    return "\n".join((*commands, *totals)) + "\n"
+
+
+def list_annotations(report: CheckReport) -> Iterator[Annotation]:
+    """Yields the troubles in the order of the cases, the findings that count, and the unused suppressions."""
+    several = len(report.targets) > 1
+    for case in report.cases:
+        place = find_case_place(case)
+        for trouble in list_troubles(case):
+            lines = render_trouble_plain(trouble, compute_places((case,), several))
+            title = trouble.kind.value.replace("-", " ")
+            yield Annotation(severity=trouble.severity, title=title, lines=lines, place=place)
+    for group in compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in report.cases):
+        finding = group.finding
+        yield Annotation(
+            severity=finding.severity,
+            title=f"{finding.rule} {_NAMES.get(finding.rule, '')}".rstrip(),
+            lines=render_finding_plain(finding, compute_places(group.cases, several)),
+            place=finding.source or find_case_place(group.cases[0]),
+        )
+    if report.interrupted:
+        yield Annotation(severity=Severity.ERROR, title="interrupted", lines=(describe_cut(report),))
+    for one in report.unused_suppressions:
+        text = compute_printable(f"{one.where}: `{f'allow {one.rule}'.rstrip()}` {one.message}")
+        place = parse_place(one.where) if one.kind is SuppressionKind.IN_CODE else None
+        yield Annotation(severity=Severity.WARNING, title="unused suppression", lines=(text,), place=place)
+
+
+def _render(annotation: Annotation, repository: Repository) -> str:
+    properties: list[tuple[str, str]] = []
+    lines: Sequence[str] = annotation.lines
+    place = annotation.place
+    if place is not None:
+        file = repository.find(place.file)
+        if file:
+            properties.append(("file", file))
+            if place.line > 0:
+                properties += [("line", str(place.line)), ("endLine", str(place.line))]
+        else:
+            where = f"{place.file}:{place.line}" if place.line > 0 else place.file
+            lines = (*lines, compute_printable(f"at: {where}"))
+    properties.append(("title", annotation.title))
+    words = ",".join(f"{name}={_escape_property(value)}" for name, value in properties)
+    return f"::{_COMMANDS[annotation.severity]} {words}::{_escape('\n'.join(lines))}"
+
+
+def _escape(text: str) -> str:
+    """Returns data of a workflow command:
+    https://docs.github.com/actions/reference/workflow-commands-for-github-actions."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape(compute_printable(text)).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,66 @@
+"""Renders relative errors: the difference between the numbers of an output and the intended ones, and its explanation."""
+
+from collections.abc import Mapping
+from math import isfinite, isnan
+
+from ligerdiag.model.findings import Attribution, DeviceOutput, OutputNumbers
+from ligerdiag.text import count_of
+
+
+def render_figure(value: float) -> str:
+    """Returns a relative error in two digits, such as `0.25`, `1.2e+04` or `0`."""
+    if isnan(value):
+        return "not a number"
+    return f"{value:.2g}" if isfinite(value) else "infinite"
+
+
+def render_numbers(numbers: OutputNumbers) -> str:
+    """Returns such as `stale: relative error 1.2e+04, equal to the stale prediction`."""
+    return f"{numbers.attribution.value}: {render_error(numbers)}"
+
+
+def render_error(numbers: OutputNumbers) -> str:
+    """Returns such as `relative error 1.2e+04, equal to the stale prediction`."""
+    error = f"relative error {render_figure(numbers.error)}"
+    rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
+    match numbers.attribution:
+        case Attribution.STALE:
+            words = f"{error}, equal to the stale prediction"
+        case Attribution.PARTLY_STALE:
+            words = f"{error}, some rows as intended and the others stale"
+        case Attribution.FRESH | Attribution.LOSSY:
+            distance = render_figure(numbers.distance)
+            words = f"{error}, tolerance {render_figure(numbers.tolerance)}, the stale prediction {distance} away"
+        case Attribution.NEITHER:
+            words = f"{error}, and {render_figure(numbers.stale_error)} from the stale prediction"
+        case Attribution.UNDECIDED:
+            words = f"{error}, the stale prediction {render_figure(numbers.distance)} away from the intended"
+    return words + rows if numbers.rows else words
+
+
+def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
+    """Returns such as `105 outputs stale, relative error 0.3 to 1.2e+04; 1 undecided`, the most frequent first."""
+    found: dict[str, list[float]] = {}
+    for numbers in outputs.values():
+        cannot_tell = numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
+        word = "the same right or stale" if cannot_tell else numbers.attribution.value
+        found.setdefault(word, []).append(numbers.error)
+    phrases: list[str] = []
+    for word, errors in sorted(found.items(), key=lambda item: -len(item[1])):
+        finite = [error for error in errors if isfinite(error)]
+        low, high = (render_figure(min(finite)), render_figure(max(finite))) if finite else ("", "")
+        span = f", relative error {low if low == high else f'{low} to {high}'}" if finite else ""
+        noun = count_of(len(errors), "output") if not phrases else str(len(errors))
+        phrases.append(f"{noun} {word}{span}")
+    return "; ".join(phrases)
+
+
+def render_device_numbers(output: DeviceOutput) -> str:
+    """Returns such as `stale: relative error 1.2e+04`, the worst over the draws."""
+    text = f"{output.attribution.value}: relative error {render_figure(compute_worst(output.errors))}"
+    return f"{text}, {render_figure(output.unsteady)} between two runs" if output.unsteady else text
+
+
+def compute_worst(errors: tuple[float, ...]) -> float:
+    """Returns the largest error, or NaN if one of them is; 0 without any."""
+    return max(errors, key=lambda error: (isnan(error), error), default=0.0)

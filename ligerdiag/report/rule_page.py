@@ -1,0 +1,189 @@
+"""Renders the page of a rule: Markdown for docs/rules/, and the same text for `ligerdiag explain`.
+
+`python -m ligerdiag.report.rule_page docs/rules` writes the pages; with `--check` it names the stale ones and exits
+with 1.
+"""
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ligerdiag.rules.rule import Example, Reproduction, Rule
+
+
+def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], Mapping[str, str]]) -> int:
+    """Runs `DIRECTORY [--check]`: writes the pages, or names stale ones. Returns 0, 1 if one is stale, 2 for wrong
+    usage."""
+    names = [argument for argument in arguments if not argument.startswith("-")]
+    if len(names) != 1 or not {a for a in arguments if a.startswith("-")} <= {"--check"}:
+        sys.stderr.write(f"usage: {usage}\n")
+        return 2
+    directory, pages = Path(names[0]), render()
+    stale = find_stale_pages(directory, pages)
+    if "--check" not in arguments:
+        write_pages(directory, pages)
+        return 0
+    for name in stale:
+        sys.stderr.write(f"{directory / name} is stale: run `make docs`\n")
+    return 1 if stale else 0
+
+
+def find_stale_pages(directory: Path, pages: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the names of Markdown files that are missing, differ, or have no source any more."""
+    existing = {path.name: path.read_text(encoding="utf-8") for path in sorted(directory.glob("*.md"))}
+    return tuple(sorted(name for name in {*existing, *pages} if existing.get(name) != pages.get(name)))
+
+
+def write_pages(directory: Path, pages: Mapping[str, str]) -> None:
+    """Writes these pages, and removes all other Markdown files of the directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in find_stale_pages(directory, pages):
+        if name in pages:
+            (directory / name).write_text(pages[name], encoding="utf-8")
+        else:
+            (directory / name).unlink()
+
+
+_REPORTS = "Reports, and how far they were reproduced"
+USAGE = "python -m ligerdiag.report.rule_page DIRECTORY [--check]"
+
+
+def compute_page_name(rule: Rule) -> str:
+    """Returns such as `ld001-stale-read.md`."""
+    return f"{rule.id.lower()}-{rule.name}.md"
+
+
+def render_rule_markdown(rule: Rule) -> str:
+    """Returns the page of a rule, its headings in the fixed order."""
+    parts = [
+        f"# {rule.id} {rule.name}",
+        f"**{rule.severity.value}**: {_flow(rule.summary)}",
+    ]
+    for heading, text in _sections(rule):
+        parts += [f"## {heading}", text.strip() or "None known."]
+    parts += ["## How to allow it", f"{_render_allowing(rule)}: see [suppressions](../suppressions.md)."]
+    if rule.reproduced:
+        parts += [f"## {_REPORTS}", _render_reports(rule.reproduced)]
+    parts += ["## References", "\n".join(f"- {reference}" for reference in rule.references) or "None."]
+    for heading, examples in _examples(rule):
+        parts.append(f"## {heading}")
+        for example in examples:
+            parts.append(f"{_sentence(example.about)} Target: {example.target}.")
+            for title, code in _list_files(example):
+                parts += [*([f"{title}:"] if title else []), f"```python\n{code.strip()}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_rule_text(rule: Rule, width: int = 100) -> str:
+    """Returns the page for a terminal, without Markdown's marks; prose is filled to `width` columns, code and lists are
+    not."""
+    parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{_flow(rule.summary)}"]
+    for heading, text in _sections(rule):
+        parts.append(f"{heading}\n{_filled(text.strip() or 'None known.', width)}")
+    parts.append(f"How to allow it\n{_fill(f'{_render_allowing(rule)}: see docs/suppressions.md.', width)}")
+    if rule.reproduced:
+        parts.append(f"{_REPORTS}\n" + "\n".join(_fill(line, width) for line in _list_reports(rule.reproduced)))
+    references = "\n".join(f"- {reference}" for reference in rule.references) or "None."
+    parts.append(f"References\n{_indented(references)}")
+    for heading, examples in _examples(rule):
+        parts.append(heading)
+        for example in examples:
+            lines = [f"# {_sentence(example.about)} Target: {example.target}."]
+            for title, code in _list_files(example):
+                lines += [*([f"\n# {title}:"] if title else []), code.strip()]
+            parts.append(_indented("\n".join(lines)))
+    return "\n\n".join(parts) + "\n"
+
+
+def render_index(rules: Sequence[Rule]) -> str:
+    """Returns docs/rules/README.md: every rule with its severity and its summary."""
+    rows = [f"| [{r.id} {r.name}]({compute_page_name(r)}) | {r.severity.value} | {_flow(r.summary)} |" for r in rules]
+    head = [
+        "# Rules",
+        "",
+        "Generated from `ligerdiag/hazards/` by `make docs`; the examples are the rules' own tests.",
+        "",
+        "| rule | severity | what |",
+        "|---|---|---|",
+    ]
+    return "\n".join((*head, *rows)) + "\n"
+
+
+def render_pages(rules: Sequence[Rule]) -> Mapping[str, str]:
+    """Returns file name to text, for the index and the page of every rule."""
+    return {"README.md": render_index(rules), **{compute_page_name(rule): render_rule_markdown(rule) for rule in rules}}
+
+
+def _sections(rule: Rule) -> tuple[tuple[str, str], ...]:
+    return (
+        ("What it does", rule.what_it_does),
+        ("Why it is a hazard", rule.why),
+        ("What to do", rule.what_to_do),
+        ("Limits", rule.limits),
+    )
+
+
+def _render_allowing(rule: Rule) -> str:
+    """Renders how to allow the rule's findings, as Markdown."""
+    return f"`# ligerdiag: allow {rule.name} REASON` on the line that the finding names, or an entry in pyproject.toml"
+
+
+def _render_reports(reports: Iterable[Reproduction]) -> str:
+    cells = [
+        (report.report, f"`{report.case}`" if report.case else "none", report.reproduced, report.missing)
+        for report in reports
+    ]
+    rows = (("report", "case", "reproduced", "not reproduced"), ("---",) * 4, *cells)
+    return "\n".join(f"| {' | '.join(_flow(cell).replace('|', '\\|') for cell in row)} |" for row in rows)
+
+
+def _list_reports(reports: Iterable[Reproduction]) -> Iterable[str]:
+    for report in reports:
+        case = f"case {report.case}" if report.case else "no case"
+        yield f"- {report.report}, {case}. Reproduced: {_flow(report.reproduced)}. Not: {_flow(report.missing)}."
+
+
+def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
+    yield "Example that is flagged", rule.bad
+    yield "Example that is not", rule.good
+
+
+def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
+    """Returns (title, code) of the example's file, preceded by the file that its baseline was recorded from."""
+    if not example.recorded:
+        return (("", example.code),)
+    return ("When the baseline was recorded", example.recorded), ("When it is checked", example.code)
+
+
+def _flow(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _sentence(text: str) -> str:
+    flow = _flow(text)
+    return flow if flow.endswith((".", "!", "?", ":")) else f"{flow}."
+
+
+def _filled(text: str, width: int) -> str:
+    blocks = text.split("\n\n")
+    return "\n\n".join(_indented(block) if block[0] in " -|`" else _fill(block, width) for block in blocks if block)
+
+
+def _fill(block: str, width: int) -> str:
+    return textwrap.fill(block, width, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes or checks the pages of every rule of the registry; returns the exit code."""
+    from ligerdiag.rules.registry import RULES
+
+    return run_page_command(arguments, USAGE, lambda: render_pages(RULES))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,435 @@
+"""Concludes a case: joins its verdicts, findings and numbers into one `CaseReport` with one status.
+
+A case may expect something of its verdicts (`fresh`, `hazard`, or a mapping from output name to verdicts) and of the
+rules that have findings. Expectations are strict both ways: an unexpectedly right program is unexpected, and so is one
+rule more or less. An unknown output leaves the case inconclusive unless the mapping allows `unknown`; the decided
+outputs are still compared, and a contradiction there wins. Where the analysis does not cover a part of the program, a
+case that would be as expected is inconclusive; a hazard that was expected and found stays found. Rules that need a
+replay or a device are not compared where there was none.
+
+Without an expectation an error or a wrong output outweighs an unknown one or incomplete coverage, and these outweigh
+the rest.
+
+An allowed finding stays in the report and has no weight. It also takes the weight from the verdict of an output, if at
+least one finding of a rule that explains this verdict reaches the output and all such findings are allowed. Nothing
+allows an unknown output, and an allowed finding that explains an unknown verdict leaves the case inconclusive. A
+device's own artifact has verdicts and no findings: its outputs are allowed where they have the verdict that is allowed
+on the described GPU.
+
+An output that no program defines (`Rule.leaves_undefined`) becomes unknown if it counts as right, and stays wrong
+otherwise. Its finding is the reason, so that such an output alone does not make a case inconclusive. Without a replay,
+an output that may hold bytes that nobody has written becomes unknown as well, and leaves the case inconclusive.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, assert_never
+
+from ligerdiag.errors import InputError
+from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Severity, Verdict
+from ligerdiag.model.report import CaseReport, Coverage, Inspection, Judged, Refusal, Status
+from ligerdiag.model.schedule_view import ScheduleFacts, ScheduleView
+from ligerdiag.report.agreement import (
+    compute_disagreements,
+    explain_unknown_order,
+    find_undefined,
+    list_explained,
+    raise_shown,
+)
+from ligerdiag.report.disagreement_causes import note_differences
+from ligerdiag.report.suppressions import Suppressions
+from ligerdiag.rules.registry import RULES, check_measured, find_undecided_rules, get_rule, list_ids
+from ligerdiag.rules.rule import Measured, RuleKind
+from ligerdiag.text import suggest
+
+_EXPLAINS: Mapping[str, Verdict] = {rule.id: rule.explains for rule in RULES if rule.explains is not None}
+_NEVER = frozenset({Verdict.FRESH, Verdict.UNKNOWN})
+
+
+def list_counted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Returns the findings that are not allowed."""
+    return tuple(finding for finding in findings if finding.suppressed is None)
+
+
+def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(finding for finding in findings if finding.suppressed is not None)
+
+
+def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
+    """Returns the outputs whose verdict is allowed, with that verdict."""
+    if not list_allowed(findings):
+        return {}
+    return {name: verdict for name, verdict in outputs.items() if _is_allowed(name, verdict, findings)}
+
+
+def hides_unknown(findings: Sequence[Finding]) -> bool:
+    """Returns whether an allowed finding explains an unknown verdict."""
+    return any(_EXPLAINS.get(finding.rule) is Verdict.UNKNOWN for finding in list_allowed(findings))
+
+
+def _is_allowed(name: str, verdict: Verdict, findings: Sequence[Finding]) -> bool:
+    reasons = [f for f in findings if name in f.outputs and _EXPLAINS.get(f.rule) is verdict]
+    return verdict not in _NEVER and bool(reasons) and all(f.suppressed is not None for f in reasons)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleContradictions:
+    """Differences between the rules that have findings and the expected ones, one line each; empty without a
+    difference."""
+
+    extra: str = ""
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedRules:
+    """The rules that a case expects to have findings, by id."""
+
+    wanted: frozenset[str]
+    """These must have a finding."""
+    possible: frozenset[str] = frozenset()
+    """These may have one: they have a finding in some runs."""
+
+
+def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
+    """Returns the rules, or None for None. beside: the expectation of the verdicts.
+
+    Raises InputError for an id that no rule has, and for rules without an expectation of the verdicts.
+    """
+    if expected_rules is None:
+        return None
+    if beside is None:
+        raise InputError("expected `expected` beside `expected_rules`, which says nothing of the verdicts")
+    for name in (rule.removesuffix("?") for rule in expected_rules):
+        if get_rule(name).id != name:
+            raise InputError(f"expected the rule's id {get_rule(name).id} in `expected_rules` but got `{name}`")
+    return ExpectedRules(
+        wanted=frozenset(rule for rule in expected_rules if not rule.endswith("?")),
+        possible=frozenset(rule.removesuffix("?") for rule in expected_rules if rule.endswith("?")),
+    )
+
+
+def compare_rules(
+    findings: Sequence[Finding], expected: ExpectedRules | None, undecided_rules: frozenset[str]
+) -> RuleContradictions:
+    """Compares the rules that have findings with the expected ones. undecided_rules: ids of rules that are not
+    compared."""
+    if expected is None:
+        return RuleContradictions()
+    wanted, ignored = expected.wanted, undecided_rules | expected.possible
+    found = {finding.rule for finding in findings}
+    extra = [rule.id for rule in RULES if rule.id in found - wanted - ignored]
+    missing = [rule.id for rule in RULES if rule.id in wanted - found - ignored]
+    return RuleContradictions(
+        extra=f"expected no finding of {', '.join(extra)}" if extra else "",
+        missing=f"expected a finding of {', '.join(missing)}" if missing else "",
+    )
+
+
+type Expectation = str | Mapping[str, str] | None
+
+HAZARDOUS = frozenset(one for one in Verdict if one.is_wrong or one is Verdict.LATENT)
+"""Verdicts that satisfy `hazard`."""
+
+_ALL = "*"
+_FRESH = frozenset({Verdict.FRESH})
+
+
+def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
+    """Returns None, `fresh`, `hazard`, or output name to the verdicts that it may have; `*` names all other outputs.
+
+    Raises InputError for any other word.
+    """
+    match expected:
+        case None | "fresh" | "hazard":
+            return expected
+        case str():
+            hint = suggest(expected, ("fresh", "hazard"))
+            raise InputError(f"expected `fresh`, `hazard` or a mapping as expectation but got `{expected}`{hint}")
+        case Mapping():
+            return {name: _parse_alternatives(name, text) for name, text in expected.items()}
+        case _:
+            assert_never(expected)
+
+
+def compute_status(
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    expected: Expectation,
+    coverage: Coverage,
+    *,
+    expected_rules: Sequence[str] | None = None,
+    undecided_rules: frozenset[str] = frozenset(),
+    allowed: Mapping[str, Verdict] | None = None,
+) -> tuple[Status, str]:
+    """Returns the status of a case that could be analysed, and one line on how it contradicts its expectation.
+
+    The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared. allowed:
+    the outputs whose verdict is allowed, by default those of `compute_allowed_outputs`. Raises InputError for a
+    malformed expectation.
+    """
+    if allowed is None:
+        allowed = compute_allowed_outputs(outputs, findings)
+    status, mismatch = _compute_status_of_verdicts(outputs, findings, expected, coverage, allowed)
+    rules = compare_rules(findings, parse_expected_rules(expected_rules, beside=expected), undecided_rules)
+    if rules.extra or (rules.missing and status is not Status.INCONCLUSIVE):
+        return Status.UNEXPECTED, "; ".join(line for line in (mismatch, rules.missing, rules.extra) if line)
+    return status, mismatch
+
+
+def _compute_status_of_verdicts(
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    expected: Expectation,
+    coverage: Coverage,
+    allowed: Mapping[str, Verdict],
+) -> tuple[Status, str]:
+    wanted = parse_expectation(expected)
+    if wanted is None:
+        return _status_without_expectation(outputs, findings, coverage, allowed), ""
+    undecided = any(verdict is Verdict.UNKNOWN for verdict in outputs.values())
+    if wanted == "hazard":
+        if any(verdict in HAZARDOUS for verdict in outputs.values()):
+            return (Status.INCONCLUSIVE if undecided else Status.EXPECTED), ""
+        if undecided:
+            return Status.INCONCLUSIVE, ""
+        return Status.UNEXPECTED, "expected a stale, clobbered or latent output but every output is fresh"
+    named = {_ALL: _FRESH} if isinstance(wanted, str) else wanted
+    contradictions = _compute_contradictions(outputs, named)
+    if contradictions:
+        return Status.UNEXPECTED, "; ".join(contradictions)
+    rest = named.get(_ALL, _FRESH)
+    is_undecided = bool(coverage.not_covered) or any(
+        v is Verdict.UNKNOWN and v not in named.get(name, rest) for name, v in outputs.items()
+    )
+    return (Status.INCONCLUSIVE if is_undecided else Status.EXPECTED), ""
+
+
+def _parse_alternatives(name: str, text: str) -> frozenset[Verdict]:
+    verdicts: set[Verdict] = set()
+    for word in text.split("|"):
+        try:
+            verdicts.add(Verdict(word.strip()))
+        except ValueError:
+            known = ", ".join(verdict.value for verdict in Verdict)
+            hint = suggest(word, Verdict)
+            raise InputError(f"expected one of {known} for output `{name}` but got `{word.strip()}`{hint}") from None
+    return frozenset(verdicts)
+
+
+def _compute_contradictions(outputs: Mapping[str, Verdict], allowed: Mapping[str, frozenset[Verdict]]) -> list[str]:
+    rest = allowed.get(_ALL, _FRESH)
+    lines: list[str] = []
+    for name, verdict in outputs.items():
+        wanted = allowed.get(name, rest)
+        if verdict not in wanted and verdict is not Verdict.UNKNOWN:
+            alternatives = " or ".join(v.value for v in Verdict if v in wanted)
+            lines.append(f"expected `{name}` {alternatives} but it is {verdict.value}")
+    missing = [f"`{name}`" for name in allowed if name != _ALL and name not in outputs]
+    if missing:
+        known = ", ".join(f"`{name}`" for name in outputs) or "none"
+        lines.append(f"expected an output {', '.join(missing)} but the outputs are {known}")
+    return lines
+
+
+def _status_without_expectation(
+    outputs: Mapping[str, Verdict],
+    findings: Sequence[Finding],
+    coverage: Coverage,
+    allowed: Mapping[str, Verdict],
+) -> Status:
+    counted = list_counted(findings)
+    undefined = find_undefined(findings)
+    verdicts = {
+        verdict
+        for name, verdict in outputs.items()
+        if name not in allowed and not (verdict is Verdict.UNKNOWN and name in undefined)
+    }
+    if any(verdict.is_wrong for verdict in verdicts) or any(f.severity is Severity.ERROR for f in counted):
+        return Status.FINDINGS
+    if Verdict.UNKNOWN in verdicts or coverage.not_covered or hides_unknown(findings):
+        return Status.INCONCLUSIVE
+    if counted or Verdict.LATENT in verdicts:
+        return Status.FINDINGS
+    if findings:
+        return Status.ALLOWED
+    return Status.CLEAN if coverage.hidden_writes else Status.NOTHING
+
+
+def compute_excuse(case: CaseReport, finding: Finding) -> str:
+    """Returns one phrase on why the finding does not count; empty when it does.
+
+    An expectation does not cover a drift from a baseline: that counts also in a case that is as expected.
+    """
+    if finding.suppressed is not None:
+        return finding.suppressed.reason
+    if case.status is Status.EXPECTED and finding.rule not in list_ids(RuleKind.DRIFT):
+        return f"the case expects it: {describe_expectation(case)}"
+    return ""
+
+
+def list_unexcused(case: CaseReport) -> tuple[Finding, ...]:
+    """Returns the findings of the case that count."""
+    return tuple(finding for finding in case.findings if not compute_excuse(case, finding))
+
+
+def describe_expectation(case: CaseReport) -> str:
+    """Returns such as `hazard`, or `bias stale, * fresh; rules LD001, LD006`."""
+    expected = case.expected
+    if isinstance(expected, Mapping):
+        words = ", ".join(f"{name} {verdicts}" for name, verdicts in expected.items())
+    else:
+        words = expected or "nothing"
+    if case.expected_rules is None:
+        return words
+    return f"{words}; rules {', '.join(case.expected_rules) or 'none'}"
+
+
+_WITHOUT_DOUBT = (Status.CLEAN, Status.EXPECTED, Status.ALLOWED, Status.NOTHING)
+
+
+def conclude(
+    judged: Judged,
+    suppressions: Suppressions | None = None,
+    *,
+    replay: Replay | None = None,
+    device: DeviceRun | None = None,
+    recorded: ScheduleFacts | None = None,
+    source_roots: tuple[str, ...] = (),
+) -> CaseReport:
+    """Returns the report: verdicts, the findings that numbers confirm or add, contradictions, suppressions and the
+    status.
+
+    suppressions: None allows nothing. recorded: the case in the baseline. source_roots: as in `CaseReport`.
+    """
+    match judged.result:
+        case Refusal() as refusal:
+            return _describe_refusal(judged, refusal, source_roots)
+        case Inspection() as inspection:
+            facts = ScheduleFacts(outputs=inspection.outputs, neighbourhoods=inspection.neighbourhoods)
+            measured = Measured(
+                outputs=inspection.outputs,
+                findings=inspection.findings,
+                replay=replay,
+                device=device,
+                facts=facts,
+                recorded=recorded,
+            )
+            return _conclude(judged, inspection, measured, suppressions, source_roots)
+
+
+def _describe_refusal(judged: Judged, refusal: Refusal, source_roots: tuple[str, ...]) -> CaseReport:
+    return CaseReport(
+        **_identify(judged),
+        status=Status.NOT_CHECKED if refusal.is_undone else Status.ERROR,
+        source_roots=source_roots,
+        error=refusal.error,
+        error_exit_code=refusal.exit_code,
+        log_tail=refusal.log_tail,
+    )
+
+
+def _conclude(
+    judged: Judged,
+    inspection: Inspection,
+    measured: Measured,
+    suppressions: Suppressions | None,
+    source_roots: tuple[str, ...],
+) -> CaseReport:
+    identity, replay, device = judged.identity, measured.replay, measured.device
+    answers = check_measured(measured)
+    findings, failures = raise_shown(answers.findings, replay), (*inspection.failures, *answers.failures)
+    added = (failure.message for failure in answers.failures)
+    open_questions = explain_unknown_order(device)
+    was_replayed = replay is not None and replay.state is ReplayState.DONE
+    unlooked = dict[str, str]() if was_replayed else inspection.unlooked
+    notes = (*added, *open_questions, *dict.fromkeys(unlooked.values()), *inspection.coverage.not_covered)
+    coverage = replace(inspection.coverage, not_covered=notes)
+    if suppressions is not None:
+        findings = suppressions.apply(identity.id, findings, source_roots)
+    outputs = mark_undefined(inspection.outputs, findings, unlooked)
+    allowed = compute_allowed_outputs(outputs, findings)
+    failed = [failure.rule for failure in failures]
+    disagreements = compute_disagreements(outputs, findings, replay, device, failed)
+    explained = list_explained(outputs, findings, replay, device)
+    findings = note_differences(findings, explained)
+    undecided_rules = frozenset(failure.rule for failure in failures) | find_undecided_rules(
+        replayed=was_replayed, ran=device is not None and not device.error
+    )
+
+    def judge(outputs: Mapping[str, Verdict]) -> tuple[Status, str]:
+        return compute_status(
+            outputs,
+            findings,
+            identity.expected,
+            coverage,
+            expected_rules=identity.expected_rules,
+            undecided_rules=undecided_rules,
+            allowed={name: verdict for name, verdict in allowed.items() if outputs.get(name) is verdict},
+        )
+
+    status, mismatch = judge(outputs)
+    if device is not None and device.verdicts and status is not Status.UNEXPECTED:
+        device_status, why = judge({name: Verdict(word) for name, word in device.verdicts.items()})
+        if device_status in (Status.UNEXPECTED, Status.FINDINGS):
+            status, mismatch = device_status, f"on {device.device}: {why}" if why else ""
+    surprising = [one for one, rules in explained if set(rules).isdisjoint(identity.expected_rules or ())]
+    if surprising and status in _WITHOUT_DOUBT:
+        status, mismatch = Status.UNEXPECTED, "; ".join(one.message for one in surprising)
+    if failures and status in _WITHOUT_DOUBT:
+        status = Status.INCONCLUSIVE
+    return CaseReport(
+        **_identify(judged),
+        status=Status.DISAGREEMENT if disagreements else status,
+        source_roots=source_roots,
+        outputs=outputs,
+        findings=findings,
+        failures=failures,
+        coverage=coverage,
+        replay=replay,
+        device=device,
+        disagreements=disagreements,
+        mismatch=mismatch,
+        neighbourhoods=inspection.neighbourhoods,
+        view=mark_undefined_in_view(inspection.view, findings, unlooked),
+    )
+
+
+def _identify(judged: Judged) -> dict[str, Any]:
+    """Returns the fields of the report that identify the case, and its cost."""
+    identity = {field.name: getattr(judged.identity, field.name) for field in fields(judged.identity)}
+    return {**identity, "seconds": judged.seconds, "cached": judged.cached}
+
+
+def mark_undefined(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], unlooked: Collection[str] = ()
+) -> Mapping[str, Verdict]:
+    """Returns the verdicts; those of outputs that no program defines are unknown instead of right.
+
+    unlooked: names of outputs that may hold bytes that nobody has written, which no replay has decided.
+    """
+    undefined = {*find_undefined(findings), *unlooked}
+    return {
+        name: Verdict.UNKNOWN if name in undefined and verdict.is_right else verdict
+        for name, verdict in outputs.items()
+    }
+
+
+def mark_undefined_in_view(
+    view: ScheduleView | None, findings: Sequence[Finding], unlooked: Mapping[str, str]
+) -> ScheduleView | None:
+    """Returns the view with the verdicts of `mark_undefined`, and the reason in place of a sentence.
+
+    unlooked: output name to the reason why it is undecided.
+    """
+    undefined = {name: f"could not be decided: {reason}" for name, reason in unlooked.items()}
+    undefined |= {name: f"is not defined: {finding.message}" for name, finding in find_undefined(findings).items()}
+    if view is None or not undefined:
+        return view
+    outputs = tuple(
+        replace(one, verdict=Verdict.UNKNOWN, sentence=f"`{one.name}` {undefined[one.name]}")
+        if one.name in undefined and one.verdict.is_right
+        else one
+        for one in view.outputs
+    )
+    return replace(view, outputs=outputs)

@@ -1,0 +1,348 @@
+"""Finds which findings of a run are allowed, by which comment or entry, and which of these allowed nothing.
+
+A comment such as `# ligerdiag: allow LD003 because the reader only logs` allows findings at its own line or, if it is
+alone on its line, at the next line that is no comment: several comments can precede one line, and a long reason can
+continue in the next comment. Rules are given by id or name, with commas between them; the rest up to the next ` # ` is
+the reason. A comment counts at the line of the kernel call and at that of the reader. Python's own tokenizer finds
+comments, so that a string allows nothing.
+
+An entry `[[tool.ligerdiag.suppress]]` allows the findings that match all of its filters. In the globs only `*` and `?`
+are special, because ids are full of brackets. A comment takes precedence over an entry; each that matches a finding
+counts as used.
+
+A suppression is called unused only where the run would have seen its use: all cases that it can be about were in the
+run, each was analysed to the end, and the rule had the numbers that it needs. A run without
+selectors sees all cases of the project; one with a file, a folder or a name in a module sees all cases of that; an id
+or a glob chooses some. A run that was interrupted, or that leaves out a target which the project is checked for by
+default, sees nothing in full.
+
+Comments are looked for in the files that findings name, below the folders of the user's sources, and in the files of
+the cases; other files that a case imports are not searched. `read_source` decides which files may be read. A file that
+came with the inspected dump allows nothing, so that a dump cannot allow its own findings.
+"""
+
+import io
+import os
+import re
+import tokenize
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ligerdiag.compile.cases.selectors import Selector, compile_glob, parse_selectors
+from ligerdiag.errors import InputError
+from ligerdiag.model.findings import Finding, ReplayState, SourceLine, Suppression, SuppressionKind, Verdict
+from ligerdiag.model.jobs import Source
+from ligerdiag.model.report import CaseReport, Status, UnusedSuppression
+from ligerdiag.rules.registry import find_undecided_rules, get_rule
+from ligerdiag.source_text import compute_place, is_below, read_source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One entry of the configuration; an empty glob matches everything."""
+
+    rule: str
+    """Rule id."""
+    reason: str
+    case: str = ""
+    """Glob over ids of cases, or of modules for `inspect`."""
+    kernel: str = ""
+    """Glob over the kernel's function name."""
+    output: str = ""
+    """Glob that every output reached by the finding has to match; a finding that reaches none does not match."""
+    source: str = ""
+    """Glob over the file of the kernel call or of the reader, relative to `directory` where it is below it."""
+    directory: str = ""
+    """Absolute path of the configuration file's directory."""
+    where: str
+    """File and number of the entry, for messages."""
+
+    def concerns(self, case_id: str) -> bool:
+        """Returns whether the entry can match a finding of this case."""
+        return not self.case or _matches(self.case, case_id)
+
+    def matches(self, case_id: str, finding: Finding) -> bool:
+        """Returns whether the entry allows this finding of this case."""
+        return (
+            finding.rule == self.rule
+            and self.concerns(case_id)
+            and (not self.kernel or _matches(self.kernel, finding.kernel))
+            and (not self.output or self._matches_outputs(finding))
+            and (not self.source or self._matches_source(finding))
+        )
+
+    def _matches_outputs(self, finding: Finding) -> bool:
+        return bool(finding.outputs) and all(_matches(self.output, name) for name in finding.outputs)
+
+    def _matches_source(self, finding: Finding) -> bool:
+        here = self.directory.rstrip(os.sep) + os.sep
+        files = [place.file for place in list_places(finding)]
+        return any(_matches(self.source, file.removeprefix(here)) or _matches(self.source, file) for file in files)
+
+
+def list_places(finding: Finding) -> tuple[SourceLine, ...]:
+    """Returns the lines that a suppression can name: the finding's and the reader's; for a backward call also its
+    forward's."""
+    places = [finding.source]
+    if finding.reader is not None:
+        places.append(finding.reader.line)
+    elif finding.call is not None and finding.call.in_backward:
+        places += finding.call.callers[:1]
+    return tuple(dict.fromkeys(place for place in places if place is not None))
+
+
+def _matches(glob: str, text: str) -> bool:
+    return bool(text) and compile_glob(glob).fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenScope:
+    """The cases and files that a run has seen in full: by default none, so that no suppression is called unused."""
+
+    everything: bool = False
+    """The run had all cases of the project."""
+    ids: frozenset[str] = frozenset()
+    """Ids of the cases in the run."""
+    files: Mapping[str, tuple[CaseReport, ...]] = field(default_factory=dict[str, tuple[CaseReport, ...]])
+    """Files of which all cases were in the run, with the reports of these cases."""
+
+
+def compute_scope(
+    selectors: Sequence[Selector],
+    directory: Path,
+    cases: Sequence[tuple[Source, CaseReport]],
+    *,
+    targets: Sequence[str],
+    usual_targets: Sequence[str],
+) -> SeenScope:
+    """Returns the scope of a run that was not interrupted.
+
+    directory: base of relative selectors. usual_targets: targets that the project is checked for by default.
+    """
+    if not set(usual_targets) <= set(targets):
+        return SeenScope()
+    whole = {source for one in parse_selectors(selectors, directory) if one.pattern == "*" for source in one.sources}
+    files: dict[str, tuple[CaseReport, ...]] = {}
+    for source, report in cases:
+        if source in whole and source.file:
+            files[source.file] = (*files.get(source.file, ()), report)
+    return SeenScope(everything=not selectors, ids=frozenset(report.id for _, report in cases), files=files)
+
+
+_COMMENT = re.compile(r"#\s*ligerdiag:\s*allow\b(?P<rest>.*)")
+_WORD = re.compile(r"\s*(?P<word>[A-Za-z][\w-]*)\s*(?P<comma>,?)")
+_ID = re.compile(r"LD\d+", re.IGNORECASE)
+_NO_CODE = frozenset(
+    {
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.COMMENT,
+        tokenize.ENCODING,
+        tokenize.ENDMARKER,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowComment:
+    line: int
+    """Its line, 1-based."""
+    allows: int
+    """The line whose findings it allows, 1-based."""
+    rules: tuple[str, ...]
+    """Ids."""
+    unknown: tuple[str, ...]
+    """Words where a rule is expected that name none."""
+    reason: str
+    """A comment with an empty reason allows nothing."""
+
+
+def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:
+    """Returns the comments of a file from its top; none if it must not be read. roots: real paths of the user's
+    folders."""
+    code = read_source(file, roots)
+    return () if code is None else parse_comments(code)
+
+
+def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
+    """Returns the comments of Python source from its top; none if it is no Python."""
+    if b"ligerdiag:" not in code:
+        return ()
+    try:
+        tokens = list(tokenize.tokenize(io.BytesIO(code).readline))
+    except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
+        return ()
+    busy = {line for t in tokens if t.type not in _NO_CODE for line in range(t.start[0], t.end[0] + 1)}
+    alone = {t.start[0] for t in tokens if t.type == tokenize.COMMENT} - busy
+    found: list[AllowComment] = []
+    for token in tokens:
+        match = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+        if match is None:
+            continue
+        line = allows = token.start[0]
+        while allows in alone:
+            allows += 1
+        rules, unknown, reason = _parse_rest(match["rest"])
+        found.append(AllowComment(line=line, allows=allows, rules=rules, unknown=unknown, reason=reason))
+    return tuple(found)
+
+
+def _parse_rest(rest: str) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Returns ids of rules, words that name no rule, and the reason."""
+    text = re.split(r"\s#\s", rest, maxsplit=1)[0]
+    rules: list[str] = []
+    unknown: list[str] = []
+    more = True
+    while more and (word := _WORD.match(text)) is not None:
+        rule = _find_rule(word["word"])
+        if rule:
+            rules.append(rule)
+        elif _ID.fullmatch(word["word"]) or not (rules or unknown):
+            unknown.append(word["word"])
+        else:
+            break  # the reason, after a comma
+        text, more = text[word.end() :], bool(word["comma"])
+    reason = text.strip(" \t:;,.-–—()")
+    return tuple(dict.fromkeys(rules)), tuple(unknown), reason if any(c.isalnum() for c in reason) else ""
+
+
+def _find_rule(word: str) -> str:
+    try:
+        return get_rule(word).id
+    except InputError:
+        return ""
+
+
+@dataclass(slots=True)
+class Suppressions:
+    """The entries of the configuration and the comments read so far, with those that allowed a finding."""
+
+    entries: Sequence[ConfigEntry] = ()
+    foreign: Sequence[str] = ()
+    """Real paths of the folders that came with the inspected dump."""
+    _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
+    """By the file's real path."""
+    _used_entries: set[int] = field(default_factory=set[int])
+    _used_comments: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
+    """(real path, line of the comment, rule)."""
+
+    def apply(self, case_id: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()) -> tuple[Finding, ...]:
+        """Returns the findings of one case, with the suppression of those that are allowed.
+
+        source_roots: real paths of the user's own folders.
+        """
+        return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
+
+    def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
+        """Returns the suppressions that allowed nothing or lack a reason: comments by file and line, then entries."""
+        for file in scope.files:
+            self._load(file, (os.path.dirname(os.path.realpath(file)),))
+        return (
+            *(
+                one
+                for file in sorted(self._comments)
+                for comment in self._comments[file]
+                for one in self._judge_comment(file, comment, cases, scope)
+            ),
+            *self._list_unused_entries(cases, scope),
+        )
+
+    def _find(self, case_id: str, finding: Finding, source_roots: Sequence[str]) -> Suppression | None:
+        found: list[Suppression] = []
+        for place in list_places(finding):
+            if place.line < 1:
+                continue
+            file, comments = self._load(place.file, source_roots)
+            for comment in comments:
+                if comment.allows == place.line and comment.reason and finding.rule in comment.rules:
+                    self._used_comments.add((file, comment.line, finding.rule))
+                    where = compute_place(SourceLine(file=place.file, line=comment.line))
+                    found.append(Suppression(kind=SuppressionKind.IN_CODE, reason=comment.reason, where=where))
+        for number, entry in enumerate(self.entries):
+            if entry.matches(case_id, finding):
+                self._used_entries.add(number)
+                found.append(Suppression(kind=SuppressionKind.CONFIG, reason=entry.reason, where=entry.where))
+        return found[0] if found else None
+
+    def _load(self, file: str, source_roots: Sequence[str]) -> tuple[str, tuple[AllowComment, ...]]:
+        """Returns the file's real path and its comments; reads each file once, and none that came with the inspected
+        dump."""
+        try:
+            path = os.path.realpath(file)
+        except (OSError, ValueError):
+            return file, ()
+        if not is_below(path, source_roots) or is_below(path, self.foreign):
+            return path, ()
+        if path not in self._comments:
+            self._comments[path] = load_comments(path, source_roots)
+        return path, self._comments[path]
+
+    def _judge_comment(
+        self, file: str, comment: AllowComment, cases: Sequence[CaseReport], scope: SeenScope
+    ) -> Iterator[UnusedSuppression]:
+        about = next((found for own, found in scope.files.items() if os.path.realpath(own) == file), None)
+        if about is None and scope.everything:
+            about = cases
+
+        def report(rule: str, message: str) -> UnusedSuppression:
+            return UnusedSuppression(
+                kind=SuppressionKind.IN_CODE,
+                rule=rule,
+                reason=comment.reason,
+                where=compute_place(SourceLine(file=file, line=comment.line)),
+                message=message,
+            )
+
+        for word in comment.unknown:
+            yield report(word, f"names no rule: write for example {_render_example('LD003')}")
+        if not comment.rules and not comment.unknown:
+            yield report("", f"names no rule: write for example {_render_example('LD003')}")
+        for rule in comment.rules:
+            if not comment.reason:
+                yield report(rule, f"allows nothing without a reason: write {_render_example(rule)}")
+            elif (file, comment.line, rule) not in self._used_comments and about and _are_analysed(about, rule):
+                yield report(rule, f"is not used: no finding of {rule} at line {comment.allows}")
+
+    def _list_unused_entries(self, cases: Sequence[CaseReport], scope: SeenScope) -> Iterator[UnusedSuppression]:
+        for number, entry in enumerate(self.entries):
+            about = [case for case in cases if entry.concerns(case.id)]
+            seen = scope.everything or entry.case in scope.ids
+            if number in self._used_entries or not about or not seen or not _are_analysed(about, entry.rule):
+                continue
+            yield UnusedSuppression(
+                kind=SuppressionKind.CONFIG,
+                rule=entry.rule,
+                reason=entry.reason,
+                where=entry.where,
+                message=f"is not used: no finding of {entry.rule} matches it in {_count(about)}",
+            )
+
+
+def _are_analysed(cases: Sequence[CaseReport], rule: str) -> bool:
+    """Returns whether each of these cases was analysed well enough for the rule to find something."""
+    return not any(
+        case.status is Status.ERROR
+        or case.coverage.not_covered
+        or Verdict.UNKNOWN in case.outputs.values()
+        or rule in _list_undecided_rules(case)
+        for case in cases
+    )
+
+
+def _list_undecided_rules(case: CaseReport) -> frozenset[str]:
+    return find_undecided_rules(
+        replayed=case.replay is not None and case.replay.state is ReplayState.DONE,
+        ran=case.device is not None and not case.device.error,
+    )
+
+
+def _render_example(rule: str) -> str:
+    return f"`# ligerdiag: allow {rule} why it is right all the same`"
+
+
+def _count(cases: Sequence[CaseReport]) -> str:
+    number = len({case.id for case in cases})
+    return f"`{cases[0].id}`" if number == 1 else f"{number} cases"

@@ -1,0 +1,1 @@
+"""The report for a terminal, as styled spans and tables; only `full_report` knows rich."""

@@ -1,0 +1,313 @@
+"""Renders how the numbers of a case compare with its verdicts, and lists the troubles of the case.
+
+A trouble is a verdict that contradicts the expectation or that no finding explains, an undecided output, a
+contradiction between verdict and numbers, or a case that could not be analysed. Each kind of trouble has an id that
+never changes, as rules have.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isnan
+
+from ligerdiag.model.findings import Attribution, Finding, Replay, ReplayState, Severity, Verdict
+from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.report.agreement import (
+    Agreement,
+    compute_device_agreements,
+    compute_replay_agreements,
+    contradicts_replay,
+    find_unreached,
+    find_unsteady,
+)
+from ligerdiag.report.relative_errors import compute_worst, render_figure
+from ligerdiag.report.status import HAZARDOUS, compute_allowed_outputs
+from ligerdiag.report.terminal.spans import (
+    Line,
+    Span,
+    Style,
+    compute_padded,
+    compute_width,
+    compute_wrapped,
+    verdict_style,
+)
+from ligerdiag.report.terminal.summary import MAX_LOG_LINES
+from ligerdiag.text import join_words
+
+_STATES: Mapping[ReplayState, Style] = {
+    ReplayState.TOO_LARGE: Style.FAINT,
+    ReplayState.NOT_ASKED: Style.FAINT,
+    ReplayState.NOT_COVERED: Style.DOUBTFUL,
+    ReplayState.FAILED: Style.BAD,
+    ReplayState.NOT_DONE: Style.DOUBTFUL,
+}
+_GAP = Span("  ")
+
+
+def render_replay_word(case: CaseReport) -> Line:
+    """Returns such as `agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided` or `too large`; empty without a
+    replay.
+
+    Returns such as `agrees (2 of 32)` if the most expensive loop was cut short to 2 of 32 iterations.
+    """
+    return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
+
+
+def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]) -> Line:
+    """Returns the same for verdicts and findings without a case."""
+    if replay.state is not ReplayState.DONE:
+        return (Span(replay.state.value, _STATES[replay.state]),)
+    lossy = {
+        name: compute_lost(replay, name) for name, n in replay.outputs.items() if n.attribution is Attribution.LOSSY
+    }
+    word = _render_word(compute_replay_agreements(outputs, replay, findings), lossy)
+    return (*word, *[Span(f" ({one.ran} of {one.iterations})", Style.FAINT) for one in replay.cut[:1]])
+
+
+def render_device_word(case: CaseReport) -> Line:
+    """Returns the same for a device; empty without a device run."""
+    device = case.device
+    if device is None:
+        return ()
+    if device.error:
+        return (Span("not run", Style.BAD),)
+    unsteady = find_unsteady(case.findings, device)
+    agreements = compute_device_agreements(device, unsteady, find_unreached(case.findings, case.replay))
+    agreements |= {
+        name: Agreement.DISAGREES
+        for name, output in device.outputs.items()
+        if name not in unsteady and contradicts_replay(output)
+    }
+    lossy = {name: compute_worst(o.errors) for name, o in device.outputs.items() if o.attribution is Attribution.LOSSY}
+    word = _render_word(agreements, lossy)
+    worse = find_worse(case)
+    return (*word, Span(f", {len(worse)} STALE", Style.BAD)) if worse else word
+
+
+def find_worse(case: CaseReport) -> tuple[str, ...]:
+    """Returns the outputs that are right in the schedule for the described GPU and wrong in that for the device."""
+    if case.device is None:
+        return ()
+    return tuple(
+        name
+        for name, word in case.device.verdicts.items()
+        if Verdict(word).is_wrong and not case.outputs.get(name, Verdict.UNKNOWN).is_wrong
+    )
+
+
+def compute_lost(replay: Replay, name: str) -> float:
+    """Returns the relative error of a lossy output, against the reference if that is worse: program order may be lossy,
+    too."""
+    error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
+    return reference if isnan(error) or reference > error else error
+
+
+def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> tuple[Line, ...]:
+    """Returns such as `input STALE  replay stale 1.2e+04  device stale 1.2e+04` for each output; empty without numbers."""
+    replay, device = case.replay, case.device
+    if (replay is None or not replay.outputs) and (device is None or not device.outputs):
+        return ()
+    rows: list[list[Line]] = []
+    for name, verdict in case.outputs.items():
+        row: list[Line] = [(Span(name),), (Span(render_verdict(verdict), verdict_style(verdict)),)]
+        if replay is not None and name in replay.outputs:
+            numbers = replay.outputs[name]
+            error = compute_lost(replay, name) if numbers.attribution is Attribution.LOSSY else numbers.error
+            row.append((Span(f"replay {numbers.attribution.value} {render_figure(error)}"),))
+            if numbers.rows:
+                row.append((Span(f"{numbers.rows_fresh} of {numbers.rows} rows fresh, {numbers.rows_stale} stale"),))
+        if device is not None and name in device.outputs:
+            output = device.outputs[name]
+            error = render_figure(compute_worst(output.errors))
+            own = Verdict(device.verdicts[name]) if name in device.verdicts else verdict
+            there = "" if own is verdict else f", {render_verdict(own)} by its own schedule"
+            row.append((Span(f"device {output.attribution.value} {error}{there}"),))
+        rows.append(row)
+    widths = [max(compute_width(row[n]) for row in rows if n < len(row)) for n in range(max(map(len, rows)))]
+    lines: list[Line] = []
+    for row in rows:
+        spans: list[Span] = [Span(f"    {label}")]
+        for number, cell in enumerate(row):
+            last = number == len(row) - 1
+            spans += [*(cell if last else compute_padded(cell, widths[number])), *(() if last else (_GAP,))]
+        lines += compute_wrapped(tuple(spans), width, 6)
+    return tuple(lines)
+
+
+def render_verdict(verdict: Verdict) -> str:
+    """Returns the text of a verdict, in capitals if it needs attention."""
+    return "STALE" if verdict is Verdict.STALE else verdict.value
+
+
+def _render_word(agreements: Mapping[str, Agreement], lossy: Mapping[str, float]) -> Line:
+    said = list(agreements.values())
+    agreeing = said.count(Agreement.AGREES)
+    if Agreement.DISAGREES in said:
+        return (Span("DISAGREES", Style.BAD),)
+    if lossy:
+        return (Span(f"lossy {render_figure(compute_worst(tuple(lossy.values())))}", Style.WARNING),)
+    if not agreeing:
+        return (Span("undecided", Style.DOUBTFUL),)
+    return (Span("agrees" if agreeing == len(said) else f"agrees {agreeing} of {len(said)}", Style.GOOD),)
+
+
+class TroubleKind(StrEnum):
+    """Ids of troubles; never reused."""
+
+    UNEXPECTED = "unexpected-verdict"
+    UNEXPLAINED = "unexplained-verdict"
+    INCONCLUSIVE = "inconclusive"
+    DISAGREEMENT = "disagreement"
+    NOT_ANALYSED = "not-analysed"
+    NO_NUMBERS = "no-numbers"
+    NOT_CHECKED = "not-checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TroublePage:
+    """The explanation of a kind of trouble; each text is one line, lower case, no final stop."""
+
+    severity: Severity
+    summary: str
+    help: str
+
+
+PAGES: Mapping[TroubleKind, TroublePage] = {
+    TroubleKind.UNEXPECTED: TroublePage(
+        severity=Severity.ERROR,
+        summary="the verdicts of a case contradict its expectation; an unexpectedly right case does, too",
+        help="fix the program, or change the expectation of the case",
+    ),
+    TroubleKind.UNEXPLAINED: TroublePage(
+        severity=Severity.ERROR,
+        summary="an output is stale, clobbered or latent and no finding names the place",
+        help="read the schedule around the kernels that overwrite an operand: `ligerdiag inspect` on the artifact",
+    ),
+    TroubleKind.INCONCLUSIVE: TroublePage(
+        severity=Severity.WARNING,
+        summary="something could not be decided, so it does not count as right",
+        help="see `not covered`; declare the effects of a kernel that cannot be analysed",
+    ),
+    TroubleKind.DISAGREEMENT: TroublePage(
+        severity=Severity.ERROR,
+        summary="the schedule and the numbers contradict each other",
+        help="see the remaining causes: JAX, XLA, the kernel or a bug in ligerdiag; trust neither for this output",
+    ),
+    TroubleKind.NOT_ANALYSED: TroublePage(
+        severity=Severity.ERROR,
+        summary="a case could not be analysed: input or compile error, abort, timeout",
+        help="see the end of the log; nothing is known about this case",
+    ),
+    TroubleKind.NO_NUMBERS: TroublePage(
+        severity=Severity.ERROR,
+        summary="a replay or a run on a device was tried and died",
+        help="see the reason; the verdicts stand without numbers",
+    ),
+    TroubleKind.NOT_CHECKED: TroublePage(
+        severity=Severity.WARNING,
+        summary="the run was ended before a case's turn: by Ctrl-C, SIGTERM or its time limit",
+        help="run it again, with more time or fewer cases: compiled artifacts are in the cache",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """One trouble of a case."""
+
+    kind: TroubleKind
+    severity: Severity
+    message: str
+    """One line, lower case, no final stop."""
+    outputs: tuple[str, ...] = ()
+    evidence: tuple[tuple[str, str], ...] = ()
+    """(label, sentence) pairs."""
+
+
+def list_troubles(case: CaseReport) -> tuple[Trouble, ...]:
+    """Returns the troubles of a case, the most severe first."""
+    return tuple(
+        trouble
+        for find in (
+            _find_error,
+            _find_disagreements,
+            _find_mismatch,
+            _find_unexplained,
+            _find_dead,
+            _find_undecided,
+            _find_unchecked,
+        )
+        for trouble in find(case)
+    )
+
+
+def _find_error(case: CaseReport) -> Iterator[Trouble]:
+    if case.status is Status.ERROR:
+        log = case.log_tail.splitlines()[-MAX_LOG_LINES:]
+        message = case.error or "could not analyse"
+        yield _make(TroubleKind.NOT_ANALYSED, message, evidence=tuple(("log", line) for line in log))
+
+
+def _find_unchecked(case: CaseReport) -> Iterator[Trouble]:
+    if case.status is Status.NOT_CHECKED:
+        yield _make(TroubleKind.NOT_CHECKED, case.error or "not checked")
+
+
+def _find_disagreements(case: CaseReport) -> Iterator[Trouble]:
+    for one in case.disagreements:
+        yield _make(TroubleKind.DISAGREEMENT, one.message, outputs=(one.output,), evidence=one.evidence)
+    if case.status is Status.DISAGREEMENT and not case.disagreements:
+        yield _make(TroubleKind.DISAGREEMENT, "schedule and numbers contradict each other")
+
+
+def _find_mismatch(case: CaseReport) -> Iterator[Trouble]:
+    if case.mismatch or case.status is Status.UNEXPECTED:
+        yield _make(TroubleKind.UNEXPECTED, case.mismatch or "the verdicts contradict the expectation of the case")
+
+
+def _find_unexplained(case: CaseReport) -> Iterator[Trouble]:
+    """Yields verdicts that no finding explains: they count against a case without expectation all the same."""
+    if case.expected is not None:
+        return
+    allowed = compute_allowed_outputs(case.outputs, case.findings)
+    named = {name for finding in case.findings for name in finding.outputs}
+    for name, verdict in case.outputs.items():
+        if verdict in HAZARDOUS and name not in named and name not in allowed:
+            yield _make_unexplained(name, verdict, f"`{name}` is {verdict.value}, and no finding says where")
+    if case.device is None:
+        return
+    for name, word in case.device.verdicts.items():
+        verdict = Verdict(word)
+        if verdict in HAZARDOUS and case.outputs.get(name) is not verdict and allowed.get(name) is not verdict:
+            there = case.outputs.get(name, Verdict.UNKNOWN)
+            message = f"`{name}` is {verdict.value} on {case.device.device}, and {there.value} for {case.target}"
+            yield _make_unexplained(name, verdict, message)
+
+
+def _find_dead(case: CaseReport) -> Iterator[Trouble]:
+    if case.replay is not None and case.replay.state is ReplayState.FAILED:
+        yield _make(TroubleKind.NO_NUMBERS, f"not replayed: {case.replay.reason}")
+    if case.device is not None and case.device.died:
+        yield _make(TroubleKind.NO_NUMBERS, f"not run on {case.device.device}: {case.device.error}")
+
+
+def _find_undecided(case: CaseReport) -> Iterator[Trouble]:
+    """Yields the unknown outputs that the case does not expect, or incomplete coverage if that decided the status."""
+    unknown = tuple(name for name, verdict in case.outputs.items() if verdict is Verdict.UNKNOWN)
+    if case.status is not Status.INCONCLUSIVE and (not unknown or case.status is Status.EXPECTED):
+        return
+    names = join_words([f"`{name}`" for name in unknown])
+    evidence = tuple(("not covered", line) for line in case.coverage.not_covered)
+    message = f"{names} could not be decided" if unknown else "not everything could be decided"
+    yield _make(TroubleKind.INCONCLUSIVE, message, outputs=unknown, evidence=evidence)
+
+
+def _make(
+    kind: TroubleKind, message: str, *, outputs: tuple[str, ...] = (), evidence: tuple[tuple[str, str], ...] = ()
+) -> Trouble:
+    return Trouble(kind=kind, severity=PAGES[kind].severity, message=message, outputs=outputs, evidence=evidence)
+
+
+def _make_unexplained(name: str, verdict: Verdict, message: str) -> Trouble:
+    severity = Severity.WARNING if verdict is Verdict.LATENT else Severity.ERROR
+    return Trouble(kind=TroubleKind.UNEXPLAINED, severity=severity, message=message, outputs=(name,))

@@ -1,0 +1,181 @@
+"""Renders findings, in the style of rustc on a terminal and as plain lines elsewhere, and notes on suppressions."""
+
+from collections.abc import Iterable, Sequence
+
+from ligerdiag.model.findings import Finding
+from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, list_rules
+from ligerdiag.report.relative_errors import render_error, summarise_numbers
+from ligerdiag.report.status import list_allowed
+from ligerdiag.report.terminal.diagnostics import PAGES, Trouble
+from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped, severity_style
+from ligerdiag.source_text import compute_near, compute_place, load_source_text
+from ligerdiag.text import FEW, compute_printable
+
+MAX_NUMBERS = 3
+"""Most figures of a replay that one finding quotes."""
+_READS = ("read", "before", "after", "copy")
+"""Labels of evidence about reads."""
+MAX_READS = 5
+"""Most lines of evidence with one such label, before "N more such lines"."""
+MAX_STORES = 3
+MAX_PLACES = 6
+"""Most ids below a group, before "and N more"; `--verbose` and JSON have all of them."""
+
+
+def render_group(group: FindingGroup, *, width: int | None, several_targets: bool, verbose: bool) -> tuple[Line, ...]:
+    """Returns the lines of one group of equal findings, with a blank line at the end."""
+    finding = group.finding
+    head = (
+        Span(f"{finding.severity.value}[{finding.rule}]", severity_style(finding.severity)),
+        Span(": "),
+        Span(finding.message, Style.STRONG),
+    )
+    lines = list(compute_wrapped(head, width, 4))
+    stores = () if finding.call is None else finding.call.stores
+    for source in dict.fromkeys(
+        place for place in (finding.source, *stores[: None if verbose else MAX_STORES]) if place
+    ):
+        place = (Span("  --> ", Style.FAINT), Span(compute_place(source)))
+        text = load_source_text(source, group.cases[0].source_roots)
+        lines += compute_wrapped((*place, Span("  "), Span(text, Style.FAINT)) if text else place, width, 6)
+    facts = [
+        (label, compute_near(text)) for label, text in limit_reads(finding.evidence, None if verbose else MAX_READS)
+    ]
+    numbers = _render_numbers(finding, group.cases, verbose=verbose)
+    if numbers and "replay" not in dict(finding.evidence):
+        facts.append(("replay", numbers))
+    if finding.help:
+        facts.append(("help", finding.help))
+    facts.append(("in", _render_places(group, several_targets=several_targets, verbose=verbose)))
+    column = max(len(label) for label, _ in facts) + 2
+    for label, text in facts:
+        lines += compute_wrapped(
+            (Span("   "), Span(f"{label}:".ljust(column), Style.NOTE), Span(text)), width, column + 3
+        )
+    if verbose:
+        lines += [(Span("   artifact: ", Style.NOTE), Span(case.artifact)) for case in group.cases[:1] if case.artifact]
+    return (*lines, BLANK)
+
+
+def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
+    """Returns the evidence with at most `limit` lines of each label about reads; the last line counts the others."""
+    kept = list(evidence)
+    for name in _READS if limit is not None else ():
+        places = [number for number, (label, _) in enumerate(kept) if label == name]
+        if limit is not None and len(places) > limit:
+            dropped = frozenset(places[limit - 1 :])
+            more = (name, f"{len(dropped)} more such lines: -v lists them")
+            kept = [
+                more if n == places[limit - 1] else pair
+                for n, pair in enumerate(kept)
+                if n not in dropped - {places[limit - 1]}
+            ]
+    return kept
+
+
+def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: bool) -> str:
+    """Renders the numbers of the first case that has a replay, for the outputs that the finding reaches."""
+    replayed = next((case for case in cases if case.replay is not None and case.replay.outputs), None)
+    if replayed is None or replayed.replay is None:
+        return ""
+    if len(finding.outputs) > FEW and not verbose:
+        shown = summarise_numbers({n: v for n, v in replayed.replay.outputs.items() if n in finding.outputs})
+        return shown if replayed is cases[0] or not shown else f"in `{replayed.id}`: {shown}"
+    names_by_text: dict[str, list[str]] = {}
+    for name in finding.outputs:
+        if name in replayed.replay.outputs:
+            names_by_text.setdefault(render_error(replayed.replay.outputs[name]), []).append(f"`{name}`")
+    several = len(finding.outputs) > 1
+    texts = [f"{' and '.join(names)} {text}" if several else text for text, names in names_by_text.items()]
+    shown = "; ".join(texts[: None if verbose else MAX_NUMBERS])
+    return shown if replayed is cases[0] or not shown else f"in `{replayed.id}`: {shown}"
+
+
+def _render_places(group: FindingGroup, *, several_targets: bool, verbose: bool) -> str:
+    places = compute_places(group.cases, several_targets)
+    if verbose or len(places) <= MAX_PLACES:
+        return ", ".join(places)
+    return f"{', '.join(places[: MAX_PLACES - 1])} and {len(places) - MAX_PLACES + 1} more"
+
+
+def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, ...]:
+    """Returns the message, the evidence, the remedy and the cases, one printable line each."""
+    evidence = [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
+    stores = [("store", compute_place(place)) for place in (finding.call.stores if finding.call is not None else ())]
+    few = [("outputs", ", ".join(finding.outputs))] if len(finding.outputs) <= FEW else []
+    facts = [*stores[:MAX_STORES], *evidence, ("help", finding.help), *few]
+    return _render(finding.message, (*facts, ("in", ", ".join(places))))
+
+
+def render_trouble_plain(trouble: Trouble, places: Sequence[str]) -> tuple[str, ...]:
+    facts = [*trouble.evidence, ("help", PAGES[trouble.kind].help), ("outputs", ", ".join(trouble.outputs))]
+    return _render(trouble.message, (*facts, ("in", ", ".join(places))))
+
+
+def _render(message: str, facts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    lines = (message, *(f"{label}: {text}" for label, text in facts if text))
+    return tuple(compute_printable(line) for line in lines)
+
+
+def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns the number of allowed findings, or with `verbose` each of them; empty if there are none."""
+    allowed = [
+        (finding, case)
+        for case in report.cases
+        for finding in compute_causes(list_allowed(case.findings), tuple(case.outputs), case.source_roots)
+    ]
+    if not allowed:
+        return ()
+    if not verbose:
+        number = f"{len(allowed)} finding{'s' if len(allowed) > 1 else ''}"
+        rules = ", ".join(dict.fromkeys(sorted(rule for finding, _ in allowed for rule in list_rules(finding))))
+        text = f"{number} of {rules}, with a reason each: -v lists them"
+        return compute_wrapped((Span("allowed: ", Style.STRONG), Span(text)), width, 4)
+    members: dict[Finding, list[CaseReport]] = {}
+    for finding, case in allowed:
+        key = next((f for f in members if _is_same(f, finding)), finding)
+        members.setdefault(key, []).append(case)
+    lines: list[Line] = []
+    for finding, cases in members.items():
+        lines += _render_one(finding, cases, width=width, several_targets=len(report.targets) > 1)
+    return (*lines, BLANK)
+
+
+def render_unused(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """Returns a note for each suppression that allowed nothing or gives no reason."""
+    lines: list[Line] = []
+    for one in report.unused_suppressions:
+        words = f"allow {one.rule}".rstrip()
+        head = (Span("suppression", Style.NOTE), Span(f" {one.where}: `{words}` {one.message}"))
+        lines += compute_wrapped(head, width, 4)
+    return tuple(lines)
+
+
+def _is_same(one: Finding, other: Finding) -> bool:
+    return (one.rule, one.message, one.source, one.suppressed) == (
+        other.rule,
+        other.message,
+        other.source,
+        other.suppressed,
+    )
+
+
+def _render_one(
+    finding: Finding, cases: list[CaseReport], *, width: int | None, several_targets: bool
+) -> tuple[Line, ...]:
+    suppressed = finding.suppressed
+    assert suppressed is not None
+    head = (Span("allowed: ", Style.STRONG), Span(f"{finding.rule} {finding.message}"))
+    place = "" if finding.source is None else compute_place(finding.source)
+    lines = list(compute_wrapped(head, width, 4))
+    if place:
+        lines.append((Span("  --> ", Style.FAINT), Span(place)))
+    facts = (
+        ("reason", suppressed.reason),
+        ("by", suppressed.where),
+        ("in", ", ".join(compute_places(cases, several_targets))),
+    )
+    for label, text in facts:
+        lines += compute_wrapped((Span("   "), Span(f"{label}:".ljust(8), Style.NOTE), Span(text)), width, 11)
+    return tuple(lines)

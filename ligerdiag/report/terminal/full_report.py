@@ -1,0 +1,200 @@
+"""Assembles the report for a terminal, paints it and shows progress; the only module that knows rich."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Self, TextIO
+
+from ligerdiag.model.report import CheckReport, Progress, Status
+from ligerdiag.report.causes import FindingGroup, compute_shared_groups, compute_single_groups
+from ligerdiag.report.comparisons import Bisection, DifferenceReport
+from ligerdiag.report.status import list_counted
+from ligerdiag.report.terminal.case_table import render_table
+from ligerdiag.report.terminal.comparison_tables import render_bisection, render_differences
+from ligerdiag.report.terminal.finding_text import render_allowed, render_group, render_unused
+from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_text
+from ligerdiag.report.terminal.summary import (
+    render_coverage,
+    render_devices,
+    render_notes,
+    render_replays,
+    render_totals,
+    render_trouble,
+)
+from ligerdiag.text import compute_printable, compute_without_commands
+
+MIN_WIDTH = 40
+LINE_EVERY_SECONDS = 1.0
+
+_TROUBLED = frozenset({Status.UNEXPECTED, Status.DISAGREEMENT, Status.ERROR})
+
+_LOOKS: Mapping[Style, str] = {
+    Style.PLAIN: "",
+    Style.STRONG: "bold",
+    Style.FAINT: "dim",
+    Style.GOOD: "green",
+    Style.BAD: "bold red",
+    Style.DOUBTFUL: "cyan",
+    Style.FRESH: "green",
+    Style.LATENT: "yellow",
+    Style.UNKNOWN: "cyan",
+    Style.CLOBBERED: "magenta",
+    Style.STALE: "bold red",
+    Style.ERROR: "bold red",
+    Style.WARNING: "bold yellow",
+    Style.NOTE: "bold cyan",
+}
+
+
+def render_terminal(
+    report: CheckReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
+) -> str:
+    """Returns table, findings, troubles, coverage, replay and totals, with a final newline.
+
+    width: columns of the terminal; None for a file or pipe, where no line is wrapped. colour: whether to use ANSI
+    colours. verbose: adds the numbers of every output, and shows the findings of every case by themselves, also of
+    cases that are as expected and share their findings.
+    """
+    several = len(report.targets) > 1
+    expected = [case for case in report.cases if case.status is Status.EXPECTED]
+    others = [case for case in report.cases if case.status is not Status.EXPECTED]
+    lines: list[Line] = [*render_table(report, width, verbose=verbose), BLANK] if report.cases else []
+
+    def add(groups: tuple[FindingGroup, ...]) -> None:
+        for group in groups:
+            lines.extend(render_group(group, width=width, several_targets=several, verbose=verbose))
+
+    groups = compute_single_groups(expected) if verbose else compute_shared_groups(expected)
+    if groups:
+        lines += [(Span("findings in cases that are as expected", Style.STRONG),), BLANK]
+    add(groups)
+    if groups and any(list_counted(case.findings) or case.status in _TROUBLED for case in others):
+        lines += [(Span("the other cases", Style.STRONG),), BLANK]
+    for case in others:
+        add(compute_single_groups((case,)))
+        lines.extend(render_trouble(case, width=width, verbose=verbose))
+    lines.extend(render_allowed(report, width=width, verbose=verbose))
+    lines.extend(render_unused(report, width))
+    if report.cases:
+        lines.extend(render_coverage(report, width))
+        lines.extend(render_replays(report, width=width, verbose=verbose))
+        lines.extend(render_devices(report, width=width, verbose=verbose))
+    lines.extend(render_notes(report, width, verbose=verbose))
+    lines.extend(render_totals(report, width))
+    return _render_lines(lines, colour=colour)
+
+
+def render_bisections(
+    bisections: Sequence[Bisection], *, width: int | None = None, colour: bool = False, verbose: bool = False
+) -> str:
+    """Returns the bisections one after the other, with a final newline; options as in `render_terminal`."""
+    lines: list[Line] = []
+    for bisection in bisections:
+        lines += [BLANK, BLANK] if lines else []
+        lines += render_bisection(bisection, width=width, verbose=verbose)
+    return _render_lines(lines, colour=colour)
+
+
+def render_difference_report(
+    report: DifferenceReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
+) -> str:
+    """Returns both compiles of each difference side by side, with a final newline; options as in `render_terminal`."""
+    return _render_lines([*render_differences(report, width, verbose=verbose)], colour=colour)
+
+
+def _render_lines(lines: list[Line], *, colour: bool) -> str:
+    if colour:
+        return _paint(lines)
+    return "".join(f"{compute_without_commands(compute_text(line))}\n" for line in lines)
+
+
+def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Returns whether to use colours: on a terminal that has them, unless NO_COLOR is set; in a pipe with FORCE_COLOR."""
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and environ.get("TERM") != "dumb"
+
+
+def compute_stream_width(stream: TextIO) -> int | None:
+    """Returns the columns of the stream's terminal; None if it has none."""
+    return max(MIN_WIDTH, shutil.get_terminal_size().columns) if stream.isatty() else None
+
+
+def _paint(lines: list[Line]) -> str:
+    from rich.color import ColorSystem
+    from rich.style import Style as RichStyle
+
+    looks = {style: RichStyle.parse(look) for style, look in _LOOKS.items()}
+
+    def paint(line: Line) -> str:
+        text = compute_text(line)
+        if compute_without_commands(text) != text:
+            line = (Span(compute_without_commands(text)),)
+        return "".join(looks[span.style].render(span.text, color_system=ColorSystem.STANDARD) for span in line)
+
+    return "".join(f"{paint(line)}\n" for line in lines)
+
+
+class ProgressDisplay:
+    """Shows the progress of a run: a bar on a terminal, else a line at most once a second. A context manager."""
+
+    def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._now = now
+        self._last_line = -LINE_EVERY_SECONDS
+        self._bar = _Bar(stream) if stream.isatty() and os.environ.get("TERM") != "dumb" else None
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Shows one event; never raises if the stream is closed."""
+        best = f"; so far: {progress.best}" if progress.best else ""
+        label = compute_printable(f"{progress.phase} {progress.case_id} {progress.target}".rstrip() + best)
+        label = compute_without_commands(label)
+        if self._bar is not None:
+            self._bar.show(label, progress.done, progress.total)
+            return
+        now = self._now()
+        if now - self._last_line < LINE_EVERY_SECONDS:
+            return
+        self._last_line = now
+        with suppress(OSError):
+            self._stream.write(f"{progress.done}/{progress.total} {label}\n")
+            self._stream.flush()
+
+
+class _Bar:
+    """A progress bar of rich, which disappears when it stops."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False),
+        )
+        self._progress = Progress(*columns, console=Console(file=stream), transient=True)
+        self._task = self._progress.add_task("starting", total=None)
+
+    def start(self) -> None:
+        self._progress.start()
+
+    def stop(self) -> None:
+        self._progress.stop()
+
+    def show(self, label: str, done: int, total: int) -> None:
+        self._progress.update(self._task, description=label, completed=done, total=total or None)

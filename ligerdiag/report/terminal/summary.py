@@ -1,0 +1,285 @@
+"""Renders the end of a report: why cases could not be analysed, what was covered and replayed, and the totals."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ligerdiag.ending import Ending
+from ligerdiag.model.findings import Attribution, CutLoop, ReplayState
+from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
+from ligerdiag.report.agreement import Agreement, compute_replay_agreements
+from ligerdiag.report.relative_errors import render_figure
+from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
+from ligerdiag.text import count_of
+
+MAX_LOG_LINES = 12
+MAX_NOT_COVERED = 12
+
+_ALWAYS = (Status.EXPECTED, Status.UNEXPECTED, Status.INCONCLUSIVE, Status.ERROR)
+_ALWAYS_WITHOUT_EXPECTATION = (Status.CLEAN, Status.FINDINGS, Status.INCONCLUSIVE, Status.ERROR)
+_TOTALS: tuple[tuple[Status, str, Style], ...] = (
+    (Status.EXPECTED, "as expected", Style.GOOD),
+    (Status.CLEAN, "fresh, with no expectation", Style.GOOD),
+    (Status.ALLOWED, "allowed, with no expectation", Style.GOOD),
+    (Status.NOTHING, "nothing to check", Style.PLAIN),
+    (Status.FINDINGS, "with findings and no expectation", Style.BAD),
+    (Status.UNEXPECTED, "unexpected", Style.BAD),
+    (Status.INCONCLUSIVE, "inconclusive", Style.DOUBTFUL),
+    (Status.DISAGREEMENT, "where schedule and numbers disagree", Style.BAD),
+    (Status.ERROR, "could not analyse", Style.BAD),
+    (Status.NOT_CHECKED, "not checked", Style.BAD),
+)
+_UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
+
+
+def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns why a case is unexpected, contradicts itself or could not be analysed, with the end of the worker's log.
+
+    Empty for any other case.
+    """
+    where = f"`{case.id}` on {case.target}"
+    match case.status:
+        case Status.UNEXPECTED:
+            head = (Span("unexpected", Style.BAD), Span(f": {where}: {case.mismatch}"))
+        case Status.DISAGREEMENT:
+            return _render_disagreements(case, where, width)
+        case Status.ERROR:
+            head = (Span("could not analyse", Style.BAD), Span(f" {where}: {case.error}"))
+        case _:
+            return ()
+    log = case.log_tail.splitlines()
+    shown = log if verbose else log[-MAX_LOG_LINES:]
+    lines = [*compute_wrapped(head, width, 4), *((Span("   | ", Style.FAINT), Span(line)) for line in shown)]
+    return (*lines, BLANK)
+
+
+def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tuple[Line, ...]:
+    """Returns each disagreement with the evidence of both sides, and the expectation if the case contradicts it, too."""
+    lines: list[Line] = []
+    for one in case.disagreements:
+        head = (Span("disagreement", Style.BAD), Span(f": {where}: "), Span(one.message, Style.STRONG))
+        lines += compute_wrapped(head, width, 4)
+        facts = (*one.evidence, ("help", one.help))
+        column = max(len(label) for label, _ in facts) + 2
+        for label, text in facts:
+            fact = (Span("   "), Span(f"{label}:".ljust(column), Style.NOTE), Span(text))
+            lines += compute_wrapped(fact, width, column + 3)
+        lines.append(BLANK)
+    if case.mismatch:
+        head = (Span("unexpected", Style.BAD), Span(f": {where}: {case.mismatch}"))
+        lines += [*compute_wrapped(head, width, 4), BLANK]
+    return tuple(lines)
+
+
+def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """Returns what the verdicts of all analysed cases are based on, and everything that was not covered."""
+    analysed = [case.coverage for case in report.cases if case.status not in _UNSEEN]
+    modules = len(analysed)
+    covered = ", ".join(
+        (
+            f"{count_of(sum(c.instructions for c in analysed), 'instruction')} in {count_of(modules, 'module')}",
+            count_of(sum(c.kernels for c in analysed), "custom call"),
+            count_of(sum(c.hidden_writes for c in analysed), "hidden write"),
+            f"{sum(c.tags_found for c in analysed)} of {sum(c.tags for c in analysed)} tags found again",
+            f"buffer assignment of {count_of(sum(c.buffer_assignment for c in analysed), 'module')}",
+        )
+    )
+    lines = list(compute_wrapped((Span("covered: ", Style.STRONG), Span(covered)), width, 4))
+    missed = Counter(line for c in analysed for line in dict.fromkeys(c.not_covered))
+    failed = sum(case.status is Status.ERROR for case in report.cases)
+    if failed:
+        missed[f"{count_of(failed, 'module')} that could not be analysed"] = 1
+    skipped = sum(case.status is Status.NOT_CHECKED for case in report.cases)
+    if skipped:
+        missed[f"{count_of(skipped, report.noun.value)} that the run did not reach: nothing is known about them"] = 1
+    if not missed:
+        return (*lines, (Span("not covered: ", Style.STRONG), Span("nothing")))
+    for text, times in missed.most_common(MAX_NOT_COVERED):
+        often = f" (in {times} modules)" if times > 1 else ""
+        lines += compute_wrapped((Span("not covered: ", Style.STRONG), Span(f"{text}{often}")), width, 4)
+    if len(missed) > MAX_NOT_COVERED:
+        lines.append((Span("not covered: ", Style.STRONG), Span(f"{len(missed) - MAX_NOT_COVERED} more, see JSON")))
+    return tuple(lines)
+
+
+def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
+    """Returns the notes of the report; with `verbose`, also what the sandbox could not deny."""
+    lines: list[Line] = []
+    for note in (*report.notes, *(report.sandbox if verbose else ())):
+        lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 4)
+    return tuple(lines)
+
+
+def describe_end(report: CheckReport) -> str:
+    """Returns how the run was ended early: `interrupted`, `ended by SIGTERM`."""
+    return "interrupted" if report.ended_by is Ending.INTERRUPT else f"ended by {report.ended_by.value}"
+
+
+def describe_cut(report: CheckReport) -> str:
+    """Returns the same, with its consequence."""
+    return f"{describe_end(report)}, the other {report.noun.value}s were not done"
+
+
+def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """Returns the last line: cases by status, targets, seconds, and how the run was ended early."""
+    if not report.cases:
+        noun = report.noun.value
+        nothing = f"{describe_end(report)} before any {noun} was done" if report.interrupted else "nothing was checked"
+        return ((Span(nothing, Style.BAD),),)
+    counts = Counter(case.status for case in report.cases)
+    cases = len({case.id for case in report.cases})
+    spans = [
+        Span(f"{count_of(cases, report.noun.value)} on {', '.join(report.targets)}", Style.STRONG),
+        Span(f"{_describe_toolchain(report)} in {report.seconds:.1f} s"),
+    ]
+    always = _ALWAYS if report.noun is Noun.CASE else _ALWAYS_WITHOUT_EXPECTATION
+    for position, (status, words, style) in enumerate(t for t in _TOTALS if counts[t[0]] or t[0] in always):
+        said = words if report.noun is Noun.CASE else words.split(",")[0].removesuffix(" and no expectation")
+        spans += [
+            Span(", " if position else ": "),
+            Span(f"{counts[status]} {said}", style if counts[status] else Style.FAINT),
+        ]
+    if report.interrupted:
+        spans.append(Span(f"; {describe_cut(report)}", Style.BAD))
+    return compute_wrapped(tuple(spans), width, 4)
+
+
+def _describe_toolchain(report: CheckReport) -> str:
+    """Returns such as ` by seed (jax 0.4.34, triton 3.1.0)`; empty for the default toolchain."""
+    if not report.is_other_toolchain:
+        return ""
+    versions = (f"{name} {report.versions[name]}" for name in ("jax", "triton") if name in report.versions)
+    return f" by {report.toolchain} ({', '.join(versions)})"
+
+
+MAX_REASONS = 6
+"""Most reasons of each kind; `--verbose` and JSON have all of them."""
+
+
+def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns the summary of the replays; empty if none was requested."""
+    cases = [case for case in report.cases if case.replay is not None]
+    if not cases:
+        return ()
+    states = {state: [case for case in cases if _state(case) is state] for state in ReplayState}
+    done = states[ReplayState.DONE]
+    counts = Counter(_find_group(case) for case in done)
+    counts |= {state.value: len(states[state]) for state in (ReplayState.TOO_LARGE, ReplayState.NOT_COVERED)}
+    if states[ReplayState.FAILED]:
+        counts[ReplayState.FAILED.value] = len(states[ReplayState.FAILED])
+    counts[ReplayState.NOT_DONE.value] = len(states[ReplayState.NOT_DONE])
+    replayed = [f"{counts[word]} {word}" for word in ("agree", "lossy", "disagree", "undecided") if counts[word]]
+    not_replayed = [
+        f"{counts[word]} {word}" for word in ("too large", "not covered", "failed", "not done") if counts[word]
+    ]
+    text = f"{len(done)} of {len(cases)}: " + "; ".join(", ".join(parts) for parts in (replayed, not_replayed) if parts)
+    lines = list(compute_wrapped((Span("replayed: ", Style.STRONG), Span(text)), width, 4))
+    unsettled = [case for case in done if case.replay is not None and case.replay.reason]
+    lines += _render_reasons("undecided by replay", _list_reasons(unsettled), width, verbose)
+    lines += _render_cuts(done, width, verbose)
+    lines += _render_orders(done, width, verbose)
+    if states[ReplayState.TOO_LARGE]:
+        lines += _render_too_large(states[ReplayState.TOO_LARGE], width, verbose)
+    for label, state in (
+        ("not covered by replay", ReplayState.NOT_COVERED),
+        ("not replayed", ReplayState.FAILED),
+        ("not replayed", ReplayState.NOT_DONE),
+    ):
+        lines += _render_reasons(label, _list_reasons(states[state]), width, verbose)
+    return tuple(lines)
+
+
+def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns in how many other legal orders schedules were replayed, and what changed; empty if none was requested."""
+    tried = [(case, case.replay.orders) for case in cases if case.replay is not None and case.replay.orders is not None]
+    if not tried:
+        return ()
+    count = sum(orders.tried for _, orders in tried)
+    changes = [(case, name, change) for case, orders in tried for name, change in orders.changed.items()]
+    outputs = sum(len(case.outputs) for case, orders in tried if orders.tried)
+    left = sum(orders.left_out for _, orders in tried)
+    text = f"{count_of(count, 'legal order')} beside the schedules' own: "
+    text += f"{len(changes)} of {count_of(outputs, 'output')} changed"
+    text += f"; no time for {left}" if left else ""
+    lines = list(compute_wrapped((Span("other orders: ", Style.STRONG), Span(text)), width, 4))
+    reasons = [
+        (case, f"`{name}`, {case.outputs[name].value}: {render_figure(change.error)} from itself with {change.order}")
+        for case, name, change in changes
+        if name in case.outputs
+    ]
+    lines += _render_reasons("changed by another order", reasons, width, verbose)
+    not_covered = [(case, orders.not_covered) for case, orders in tried if orders.not_covered]
+    return (*lines, *_render_reasons("in no other order", not_covered, width, verbose))
+
+
+def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns the summary of the device runs; empty if none was requested."""
+    cases = [case for case in report.cases if case.device is not None]
+    ran = [case.device for case in cases if case.device is not None and case.device.outputs]
+    if not cases:
+        return ()
+    names = ", ".join(sorted({device.device for device in ran})) or "a device"
+    text = f"{len(ran)} of {len(cases)} compared with the intended result"
+    lines = list(compute_wrapped((Span(f"ran on {names}: ", Style.STRONG), Span(text)), width, 4))
+    reasons = [(case, case.device.error) for case in cases if case.device is not None and case.device.error]
+    lines += _render_reasons("not compared", reasons, width, verbose)
+    unseen = [(case, note) for case in cases if case.device is not None for note in case.device.not_covered]
+    return (*lines, *_render_reasons("not covered on the device's artifact", unseen, width, verbose))
+
+
+def _state(case: CaseReport) -> ReplayState:
+    return ReplayState.NOT_ASKED if case.replay is None else case.replay.state
+
+
+def _find_group(case: CaseReport) -> str:
+    """Returns the group that counts the case; a case without an output is undecided."""
+    assert case.replay is not None
+    agreements = set(compute_replay_agreements(case.outputs, case.replay, case.findings).values())
+    if Agreement.DISAGREES in agreements:
+        return "disagree"
+    if any(numbers.attribution is Attribution.LOSSY for numbers in case.replay.outputs.values()):
+        return "lossy"
+    return "agree" if Agreement.AGREES in agreements else "undecided"
+
+
+def _render_cuts(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:
+    """Returns which loops were cut short."""
+    reasons = [
+        (case, f"{describe_cut_loop(one)}, as the whole takes long; `--full` replays it")
+        for case in cases
+        for one in (() if case.replay is None else case.replay.cut)
+    ]
+    return _render_reasons("replayed in part", reasons, width, verbose)
+
+
+def describe_cut_loop(loop: CutLoop) -> str:
+    """Returns such as `2 of 32 iterations of the loop at train.py:82`."""
+    place = f"the loop `{loop.instruction}`" if loop.line is None else f"the loop at {loop.line.file}:{loop.line.line}"
+    return f"{loop.ran} of {loop.iterations} iterations of {place}"
+
+
+def _render_too_large(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:
+    if verbose:
+        return _render_reasons("too large", _list_reasons(cases), width, verbose)
+    remedy = any("--full" in case.replay.reason for case in cases if case.replay is not None)
+    text = "estimated above the bounds" + (": `--full` replays them" if remedy else "") + ", `-v` shows the estimates"
+    return list(compute_wrapped((Span("too large: ", Style.STRONG), Span(text)), width, 4))
+
+
+def _list_reasons(cases: list[CaseReport]) -> list[tuple[CaseReport, str]]:
+    return [(case, case.replay.reason) for case in cases if case.replay is not None]
+
+
+def _render_reasons(
+    label: str, case_reasons: list[tuple[CaseReport, str]], width: int | None, verbose: bool
+) -> list[Line]:
+    """Returns each reason once, with the first case that has it."""
+    reasons: dict[str, list[str]] = {}
+    for case, reason in case_reasons:
+        reasons.setdefault(reason, []).append(f"`{case.id}` on {case.target}")
+    lines: list[Line] = []
+    for reason, places in list(reasons.items())[: None if verbose else MAX_REASONS]:
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        lines += compute_wrapped((Span(f"{label}: ", Style.STRONG), Span(f"{reason} ({places[0]}{more})")), width, 4)
+    if len(reasons) > MAX_REASONS and not verbose:
+        lines.append((Span(f"{label}: ", Style.STRONG), Span(f"{len(reasons) - MAX_REASONS} more, see JSON")))
+    return lines

@@ -1,0 +1,153 @@
+"""The toolchains that `toolchains.toml` pins, and one for each release of jax between them."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from ligerdiag.codec import (
+    FieldError,
+    Json,
+    as_object,
+    read_object,
+    read_record,
+    read_str,
+    read_str_map,
+    read_strs,
+)
+from ligerdiag.errors import InputError
+from ligerdiag.model.jobs import Flag
+
+TABLE = Path(__file__).parent / "toolchains.toml"
+DEFAULT = "default"
+"""The toolchain that ligerdiag itself is installed with; it is in no table."""
+
+_PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.+!]+)")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolchainSpec:
+    """One entry of the table."""
+
+    name: str
+    about: str
+    python: str
+    """Major and minor version, such as `3.12`."""
+    packages: Mapping[str, str]
+    """Version of every package of the environment."""
+    options: Mapping[str, Flag]
+    """Compiler options that compiling without a GPU needs."""
+    unknown_target_fields: tuple[str, ...]
+    """Paths of the fields of a target description that this XLA does not know."""
+    like: str = ""
+    """For a release of jax such as `jax-0.7.2`, the name of the toolchain that pins its other packages; else empty."""
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """The pins, as pip reads them."""
+        return tuple(f"{name}=={version}" for name, version in self.packages.items())
+
+    @property
+    def directory_name(self) -> str:
+        """Name of the environment's directory, which depends on the pins and the Python version."""
+        return f"{self.name}-{sha256('\n'.join((self.python, *self.requirements)).encode()).hexdigest()[:16]}"
+
+
+def load_table(path: Path = TABLE) -> dict[str, ToolchainSpec]:
+    """Returns the toolchains by name, in the order of the file. Raises FieldError."""
+    return parse_table(path.read_text(encoding="utf-8"))
+
+
+def parse_table(text: str) -> dict[str, ToolchainSpec]:
+    """Returns the toolchains by name, in the order of the text, each followed by its releases of jax. Raises
+    FieldError."""
+    try:
+        fields: Json = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FieldError(f"expected TOML but: {error}") from error
+    since: Json = read_object(fields, "target_fields") if "target_fields" in fields else {}
+    specs: dict[str, ToolchainSpec] = {}
+    for name, entry in read_object(fields, "toolchain").items():
+        specs[name] = _parse_entry(name, as_object(entry, name), since)
+        specs |= {spec.name: spec for spec in _list_releases(specs[name], as_object(entry, name), since)}
+    return specs
+
+
+@cache
+def known_toolchains() -> tuple[ToolchainSpec, ...]:
+    """Returns the toolchains of the table in its order, without the releases of jax."""
+    return tuple(spec for spec in load_table().values() if not spec.like)
+
+
+@cache
+def known_releases() -> tuple[ToolchainSpec, ...]:
+    """Returns the toolchain of each release of jax, such as `jax-0.7.2`, oldest first."""
+    return tuple(spec for spec in load_table().values() if spec.like)
+
+
+def find_spec(name: str) -> ToolchainSpec:
+    """Returns the toolchain of that name. Raises InputError, which lists the known names."""
+    for spec in (*known_toolchains(), *known_releases()):
+        if spec.name == name:
+            return spec
+    known = ", ".join((DEFAULT, *(spec.name for spec in known_toolchains())))
+    first, last = known_releases()[0].name, known_releases()[-1].name
+    raise InputError(f"expected a toolchain of {known}, or a release of jax from {first} to {last}, but got `{name}`")
+
+
+def _parse_entry(name: str, entry: Json, since: Json) -> ToolchainSpec:
+    if not _NAME.fullmatch(name) or name == DEFAULT:
+        raise FieldError(f"expected a name in lower case, other than `{DEFAULT}`, but got `{name}`")
+    packages: dict[str, str] = {}
+    for pin in read_strs(entry, "packages"):
+        match = _PIN.fullmatch(pin)
+        if match is None or match["name"] in packages:
+            raise FieldError(f"expected one exact version of each package of `{name}` but got `{pin}`")
+        packages[match["name"]] = match["version"]
+    if "jax" not in packages:
+        raise FieldError(f"expected a version of jax among the packages of `{name}`")
+    return ToolchainSpec(
+        name=name,
+        about=read_str(entry, "about"),
+        python=read_str(entry, "python"),
+        packages=packages,
+        options=read_record(Mapping[str, Flag], entry, "options"),
+        unknown_target_fields=_find_unknown_fields(packages["jax"], since),
+    )
+
+
+def _list_releases(base: ToolchainSpec, entry: Json, since: Json) -> Iterator[ToolchainSpec]:
+    """Yields the base toolchain with each jax and jaxlib of `releases` in place of its own."""
+    releases = read_str_map(entry, "releases") if "releases" in entry else {}
+    for jax, jaxlib in releases.items():
+        _read_version(jax)
+        own = {
+            name: jax if name == "jax" else jaxlib
+            for name in base.packages
+            if name in ("jax", "jaxlib") or name.startswith("jax-cuda")
+        }
+        yield replace(
+            base,
+            name=f"jax-{jax}",
+            about=f"as `{base.name}`, with jax {jax}",
+            packages={**base.packages, **own},
+            unknown_target_fields=_find_unknown_fields(jaxlib, since),
+            like=base.name,
+        )
+
+
+def _find_unknown_fields(version: str, since: Json) -> tuple[str, ...]:
+    """Returns the fields of a target description that a later version of jaxlib added."""
+    later = [name for name in since if _read_version(name) > _read_version(version)]
+    return tuple(field for name in later for field in read_strs(since, name))
+
+
+def _read_version(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, text.split(".")))
+    except ValueError:
+        raise FieldError(f"expected a release such as `0.9.0.1` but got `{text}`") from None

@@ -1,0 +1,190 @@
+"""Which form goes where: several at once, each a whole file or none, whatever the exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+
+from ligerdiag.cli.output import SUMMARY, SUMMARY_BYTES, Format, Outputs, parse_outputs
+from ligerdiag.errors import InputError
+from ligerdiag.model.report import CheckReport, Coverage, Status
+from tests.cli.conftest import FakeApi, RunCommand
+from tests.report.samples import make_case, make_finding, make_report
+
+FORMS = [form.value for form in Format]
+WRONG = make_report(make_case("a", Status.FINDINGS, expected=None, findings=(make_finding(),)))
+REPORTS: dict[int, tuple[CheckReport, tuple[str, ...]]] = {
+    0: (make_report(make_case()), ()),
+    1: (WRONG, ()),
+    2: (make_report(make_case(status=Status.ERROR, error="no such axis", error_exit_code=2)), ()),
+    3: (make_report(make_case(status=Status.ERROR, error="aborted", error_exit_code=3)), ()),
+    4: (make_report(make_case(status=Status.INCONCLUSIVE)), ("--strict",)),
+    5: (make_report(make_case(status=Status.NOTHING, coverage=Coverage())), ()),
+    130: (make_report(make_case(), interrupted=True), ()),
+}
+
+
+@pytest.fixture(autouse=True)
+def outside_of_workflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (SUMMARY, "GITHUB_WORKSPACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("code", REPORTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_exit_code_is_the_same_in_every_form(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path, form: str, code: int
+) -> None:
+    api.report, words = REPORTS[code]
+    path = tmp_path / "report"
+    outcome = run_command("check", "--format", form, "--output", f"{form}={path}", *words)
+    assert outcome.code == code
+    assert outcome.out == path.read_text()
+
+
+def test_several_files_are_written_at_once_and_the_table_is_shown(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path
+) -> None:
+    api.report = WRONG
+    words = [word for form in FORMS for word in ("--output", f"{form}={tmp_path}/{form}")]
+    outcome = run_command("check", *words)
+    assert outcome.code == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FORMS)
+    assert outcome.out == (tmp_path / "terminal").read_text()
+    assert json.loads((tmp_path / "json").read_text())["exit_code"] == 1
+    (run,) = json.loads((tmp_path / "sarif").read_text())["runs"]
+    assert run["invocations"][0]["exitCode"] == 1
+    assert run["invocations"][0]["exitCodeDescription"].startswith("findings at or above")
+    assert JUnitXml.fromfile(str(tmp_path / "junit")).failures == 1
+    assert (tmp_path / "github").read_text().startswith("::error ")
+    assert "Exit code 1: findings at or above" in (tmp_path / "markdown").read_text()
+
+
+def test_format_is_shown_on_standard_output_beside_files(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+    outcome = run_command("check", "--format", "markdown", "--output", f"json={tmp_path / 'a.json'}")
+    assert outcome.out.startswith("## ligerdiag\n")
+    assert json.loads((tmp_path / "a.json").read_text())["exit_code"] == 0
+
+
+def test_fail_on_and_strict_reach_the_tests_of_junit(api: FakeApi, run_command: RunCommand) -> None:
+    api.report = make_report(make_case(status=Status.INCONCLUSIVE))
+    assert "<skipped" in run_command("check", "--format", "junit").out
+    assert "<failure" in run_command("check", "--format", "junit", "--strict").out
+    api.report = WRONG
+    assert "<failure" in run_command("check", "--format", "junit").out
+    outputs = {"a": make_case().outputs["loss"]}
+    findings = make_case("a", Status.FINDINGS, expected=None, findings=(make_finding(),), outputs=outputs)
+    api.report = make_report(findings)
+    assert "<failure" not in run_command("check", "--format", "junit", "--fail-on", "never").out
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("sarfi=out.sarif", "expected one of terminal, json, sarif, junit, github, markdown before `=`"),
+        ("html=out", "but got `html`; write `./html=out` for a file"),
+        ("sarif=", "expected a file after `sarif=`"),
+        ("sarif=missing/out.sarif", "expected the directory of --output to exist but `missing` does not"),
+        ("sarif=.", "is a directory"),
+    ],
+)
+def test_a_wrong_output_option_is_an_error_before_any_work(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = run_command("check", "--output", "json=a.json", "--output", word)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert api.asked == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("other", ["junit=a", "a", "junit=./a", "junit=link"])
+def test_two_reports_cannot_share_a_file(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to("a")
+    outcome = run_command("check", "--output", "json=a", "--output", other)
+    assert outcome.code == 2
+    assert "expected a file of its own for each --output" in outcome.err
+    assert api.asked == []
+
+
+def test_a_file_name_may_have_an_equals_sign_without_a_word_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outputs = parse_outputs(["./foo=x", "a.b=c", "json=d=e"], Format.JSON)
+    assert outputs == Outputs(
+        shown=Format.TERMINAL,
+        files={Path("foo=x"): Format.JSON, Path("a.b=c"): Format.JSON, Path("d=e"): Format.JSON},
+    )
+
+
+def test_a_bare_file_takes_the_format_and_keeps_the_table(tmp_path: Path) -> None:
+    files = {tmp_path / "a": Format.SARIF, tmp_path / "b": Format.JUNIT}
+    assert parse_outputs([str(tmp_path / "a"), f"junit={tmp_path / 'b'}"], Format.SARIF) == Outputs(
+        shown=Format.TERMINAL, files=files
+    )
+
+
+def test_a_file_that_cannot_be_written_does_not_stop_the_others(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ligerdiag.cli import output
+
+    def refuse(path: Path, text: str) -> None:
+        if path.name == "json":
+            raise InputError("expected to write `json` but: no space left")
+        path.write_text(text)
+
+    monkeypatch.setattr(output, "write_atomically", refuse)
+    outcome = run_command("check", "--output", f"json={tmp_path / 'json'}", "--output", f"sarif={tmp_path / 'sarif'}")
+    assert (outcome.code, outcome.err.splitlines()[-1]) == (2, "error: expected to write `json` but: no space left")
+    assert (tmp_path / "sarif").exists()
+    assert "flce[hidden]" in outcome.out
+
+
+def test_the_page_of_a_job_is_added_to_with_the_form_github(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "summary.md"
+    page.write_text("of another step\n")
+    monkeypatch.setenv(SUMMARY, str(page))
+    api.report = WRONG
+    run_command("check", "--format", "json")
+    assert page.read_text() == "of another step\n"
+    assert run_command("check", "--format", "github").code == 1
+    assert page.read_text().startswith("of another step\n## ligerdiag\n")
+    assert run_command("check", "--output", f"github={tmp_path / 'g'}").code == 1
+    assert page.read_text().count("## ligerdiag\n") == 2
+
+
+def test_a_page_of_a_job_stays_below_what_github_takes(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "summary.md"
+    monkeypatch.setenv(SUMMARY, str(page))
+    api.report = make_report(*(make_case(f"{'x' * 900}[{n}]", Status.UNEXPECTED, mismatch="m") for n in range(2000)))
+    run_command("check", "--format", "github")
+    assert 10_000 < page.stat().st_size <= SUMMARY_BYTES
+
+
+def test_inspect_takes_the_same_forms(run_command: RunCommand, tmp_path: Path) -> None:
+    outcome = run_command("inspect", str(tmp_path), "--output", "sarfi=x")
+    assert outcome.code == 2
+    assert "expected one of terminal, json, sarif" in outcome.err
+    for form in FORMS:
+        assert "`--output`" not in run_command("inspect", str(tmp_path / "gone"), "--format", form).err
+
+
+@pytest.mark.parametrize("command", ["bisect", "diff", "toolchains"])
+def test_answers_have_a_table_and_json_alone(run_command: RunCommand, command: str) -> None:
+    help_text = run_command(command, "--help").out
+    if command == "toolchains":
+        help_text = run_command(command, "list", "--help").out
+    assert "json" in help_text
+    assert "sarif" not in help_text

@@ -1,0 +1,1 @@
+"""Random programs around kernels that overwrite an operand; each is judged by its schedule and by its numbers."""
