@@ -8,7 +8,7 @@ from tools.orders import render_programs
 
 MISSED = (232, "v11")
 """A program's seed and an output. One operand of a product is the overwritten value, turned; the other one XLA computes
-again, in the product's fusion, from what stood there before the kernel. No carrier is left: the formulas have the value, too."""
+again in the fusion, from what stood there before the kernel. The formulas have the value too: no carrier is left."""
 
 
 def test_an_operand_that_is_computed_again_in_its_reader_misses_the_write(tmp_path: Path, shared_cache: Path) -> None:
