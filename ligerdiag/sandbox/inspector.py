@@ -26,7 +26,7 @@ from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.dumps.content import compute_seconds
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.errors import ArtifactError, LigerdiagError
-from ligerdiag.inspection.module import (
+from ligerdiag.inspection.module_inspection import (
     InspectionRequest,
     ModuleOutcome,
     compute_budget_seconds,
