@@ -66,7 +66,7 @@ class SandboxedInspector:
         self._scratch: ScratchFolder | None = None
         self._child: _Child | None = None
         self.confinement = Confinement(active=(), refused=())
-        """What the process has given up; known after the first answer."""
+        """The privileges that the process has given up; known after the first answer."""
 
     def __enter__(self) -> Self:
         return self
