@@ -7,8 +7,8 @@ from functools import cached_property
 
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
+from ligerdiag.analysis.evaluation.label_memory import Actual, ActualWrite, LuckyRead, UnorderedReads
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, LuckyRead, UnorderedReads
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_rows
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
@@ -21,10 +21,9 @@ from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Dataflow, Positions, Through, is_shard_edge
+from ligerdiag.hlo.dataflow import Dataflow, Positions, Through, find_rounding_pairs, is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.roundings import find_rounding_pairs
 
 _CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 

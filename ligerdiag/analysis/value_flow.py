@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from ligerdiag.analysis.def_use import Overwritten, ValueReaders
-from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.dataflow import Definition, find_way, list_operands, search, takes_operands_apart

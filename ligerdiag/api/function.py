@@ -139,7 +139,7 @@ def _read_settings() -> dict[str, object]:
 
 
 class CaseKeywords(TypedDict, total=False):
-    """What a case file would say of the function."""
+    """The fields that a case file would set for the function."""
 
     mesh: Mapping[str, int] | Sequence[int] | None
     name: str
@@ -210,7 +210,7 @@ def check(
         called in this process. A function that a worker can import is sent by name, any other (of `__main__`, a lambda,
         a closure) with cloudpickle.
     specs: its arguments by position: an array of JAX's or NumPy's, a `jax.ShapeDtypeStruct`, an `Arg`, a number, or any
-        pytree of them. An array stands for its shape, dtype and sharding, and is replayed with its values: all of integers
+        pytree of them. An array gives its shape, dtype and sharding, and is replayed with its values: all of integers
         and booleans, of floats as long as they are small together; for large ones numbers are drawn in the same range.
     target: the GPU to compile for, see `ligerdiag targets`. For several, `("a100", "h100")` or "a100,h100", returns a
         tuple of reports, one for each in their order.

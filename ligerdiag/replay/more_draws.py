@@ -38,7 +38,7 @@ _FLOOR = 2.0**-24
 
 
 class Word(StrEnum):
-    """What the draws say of one output."""
+    """The result of the draws for one output."""
 
     RIGHT = "right"
     WRONG = "wrong"

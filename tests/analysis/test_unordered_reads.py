@@ -3,7 +3,7 @@
 import pytest
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.evaluation.memory import LuckyRead
+from ligerdiag.analysis.evaluation.label_memory import LuckyRead
 from tests.analysis.by_hand import Program, judge, verdicts
 from tests.hlo.building import array, tuple_of
 

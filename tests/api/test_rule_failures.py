@@ -12,7 +12,7 @@ from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
 from ligerdiag.compile.service import compile_cases, discover_cases
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection import compilation as inspection
-from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
+from ligerdiag.inspection.module_inspection import InspectionRequest, ModuleInspector
 from ligerdiag.model.report import CheckReport, Status
 from ligerdiag.report.json import render_json
 from ligerdiag.report.status import conclude

@@ -39,8 +39,8 @@ def compile_files(folder: Path, target: Target, pool: Pool, *selectors: str) -> 
 
 
 def forks(pool: Pool) -> bool:
-    starts = pool._templates._starts.values()  # pyright: ignore[reportPrivateUsage]
-    return any(start._template is not None for start in starts)  # pyright: ignore[reportPrivateUsage]
+    starters = pool._templates._starters.values()  # pyright: ignore[reportPrivateUsage]
+    return any(starter._template is not None for starter in starters)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.usefixtures("own_templates")

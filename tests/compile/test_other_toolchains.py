@@ -42,7 +42,7 @@ class OnlyThese:
             raise ModuleNotFoundError(f"no toolchain has `{name}`")
 
 sys.meta_path.insert(0, OnlyThese())
-for module in ("ligerdiag.compile.worker", "ligerdiag.effects.worker"):
+for module in ("ligerdiag.compile.compile_worker", "ligerdiag.effects.effects_worker"):
     runpy.run_module(module)["prepare"]()
 """
 

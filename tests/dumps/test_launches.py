@@ -1,4 +1,4 @@
-"""What lies beside a dumped module about its launch, under the names that XLA gives it."""
+"""Files about the launch beside a dumped module are found under the names that XLA gives them."""
 
 from pathlib import Path
 

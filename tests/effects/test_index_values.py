@@ -17,6 +17,7 @@ from ligerdiag.effects.launches.byte_runs import (
     make_runs,
     merge,
 )
+from ligerdiag.effects.launches.index_arithmetic import BINARY, compute_binary, convert
 from ligerdiag.effects.launches.index_masks import (
     COMPARISONS,
     broadcast,
@@ -41,7 +42,6 @@ from ligerdiag.effects.launches.index_values import (
     make_scalar,
     make_splat,
 )
-from ligerdiag.effects.launches.memory import BINARY, compute_binary, convert
 
 PROGRAMS = 3
 SMALL = st.integers(-9, 9)

@@ -8,7 +8,7 @@ import pytest
 from ligerdiag.api.inspecting import DumpSelection, InspectedModules
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.inspection.module import InspectionRequest, ModuleInspector, ModuleOutcome
+from ligerdiag.inspection.module_inspection import InspectionRequest, ModuleInspector, ModuleOutcome
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport, Inspection, Status
 from ligerdiag.report.status import conclude

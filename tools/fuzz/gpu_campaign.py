@@ -5,7 +5,7 @@ In the campaign's directory:
 
     device.jsonl            one line a program, written when it is judged; a campaign continues after the lines there
     contradictions/         `SEED-KIND.py`, a case file that needs no other file, for each contradiction
-    artifacts/SEED.tar.xz   the device's artifact of a program with a contradiction, as long as there is room
+    artifacts/SEED.tar.xz   the device's artifact of a program with a contradiction, as long as it fits
 
 Three draws of the arguments run several times each. Program order, as replay computes it, is right; the row also has
 the error against the formulas in plain jnp. Products are computed in full precision (`JAX_DEFAULT_MATMUL_PRECISION`),

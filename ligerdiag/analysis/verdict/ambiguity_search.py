@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
 from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation, list_ambiguous_carriers
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite, Sighting
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import ActualWrite, Sighting
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.provenance import Descent, Retagged
 from ligerdiag.analysis.reaching_definitions import resolve_operand

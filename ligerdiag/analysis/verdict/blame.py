@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ligerdiag.analysis.evaluation.label_memory import LuckyRead, Sighting, find_read_place
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import LuckyRead, Sighting, find_read_place
 from ligerdiag.analysis.evaluation.program_order import name_leaf
 from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins

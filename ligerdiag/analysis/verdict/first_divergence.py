@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
+from ligerdiag.analysis.evaluation.label_memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
 from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_twins

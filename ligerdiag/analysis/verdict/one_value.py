@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
+from ligerdiag.analysis.evaluation.label_memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_twins

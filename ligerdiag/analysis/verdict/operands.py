@@ -25,8 +25,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ligerdiag.analysis.evaluation.label_memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
 from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins

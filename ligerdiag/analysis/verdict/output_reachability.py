@@ -24,8 +24,8 @@ from itertools import batched
 from math import inf
 from typing import Protocol
 
+from ligerdiag.analysis.evaluation.label_memory import Sighting
 from ligerdiag.analysis.evaluation.labels import Labels, WrongAbout
-from ligerdiag.analysis.evaluation.memory import Sighting
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.verdict.comparison import Cause

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.memory import Sighting
+from ligerdiag.analysis.evaluation.label_memory import Sighting
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.program_order import TaggedSet
 from ligerdiag.analysis.evaluations import EvaluatedPair

@@ -43,7 +43,7 @@ from ligerdiag.effects.launches.index_values import (
     Unknown,
     make_scalar,
 )
-from ligerdiag.effects.launches.operations import LaunchSite
+from ligerdiag.effects.launches.operation_results import LaunchSite
 from ligerdiag.effects.launches.trace import BufferTrace, Trace
 from ligerdiag.effects.libtriton import parse_bits
 from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS

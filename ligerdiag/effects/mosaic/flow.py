@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ligerdiag.effects.access import Access
-from ligerdiag.effects.mosaic.operations import (
+from ligerdiag.effects.mosaic.operation_tables import (
     DESCRIPTOR_READS,
     DESCRIPTOR_UPDATES,
     DESCRIPTOR_WRITES,

@@ -9,6 +9,7 @@ from ligerdiag.effects.access import Access, WriteCoverage
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.hlo.custom_calls import ALLOCATES
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
 from ligerdiag.rules.rule import ALIASED, DecidedBy, Measured, Party, Reproduction, Rule, make_example
@@ -61,7 +62,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 _NOTHING = "nothing in it writes"
 _CUT = ("readers", "the program takes nothing but pieces of it, cut out at constant places")
-_HANDS_ON = frozenset({"bitcast", "copy", "opt-barrier", "reshape"})
+_HANDS_ON = having(Trait.SAME_ELEMENTS | Trait.BARRIER)
 
 
 def _is_cut(program: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:

@@ -1,4 +1,4 @@
-"""Worker side: `python -m ligerdiag.compile.worker` says which cases a source has, and compiles them."""
+"""Worker side: `python -m ligerdiag.compile.compile_worker` says which cases a source has, and compiles them."""
 
 from pathlib import Path
 
