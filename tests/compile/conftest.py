@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.workers.pool import Pool
 

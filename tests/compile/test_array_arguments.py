@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
+from ligerdiag.compile.cases import array_records
 from ligerdiag.compile.cases import function_pickler as array_arguments
-from ligerdiag.compile.cases import rebuild as array_records
 from ligerdiag.compile.cases.arguments import draw_array
 from ligerdiag.compile.cases.function_pickler import ArgumentPickler, FunctionPickler, pickle_live
 from ligerdiag.errors import InputError

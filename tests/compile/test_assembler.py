@@ -8,8 +8,8 @@ import pytest
 
 from ligerdiag.artifacts.artifact import AS_WRITTEN, OPTIMIZED, THUNKS, UNOPTIMIZED
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.compile_service import Variation, compile_cases, discover_cases
 from ligerdiag.compile.lowering import compile_job
-from ligerdiag.compile.service import Variation, compile_cases, discover_cases
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 

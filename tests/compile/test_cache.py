@@ -14,7 +14,7 @@ import pytest
 
 from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.artifacts.cache import EFFECTS, Cache
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import ArtifactError, CompileError
 from ligerdiag.model.jobs import Variation
 from ligerdiag.toolchains.gpu_targets import Target
@@ -163,7 +163,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inh
 from pathlib import Path
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.workers.pool import Pool
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.toolchains.gpu_targets import load_target
 cache, directory, selector = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 with Pool(cache=Cache(cache), jobs=1) as pool:

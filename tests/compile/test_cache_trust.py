@@ -14,7 +14,7 @@ import pytest
 
 from ligerdiag.artifacts.cache import INDEX, REPLAYS, Cache, find_artifact
 from ligerdiag.artifacts.scratch_folders import hold_lease, is_held
-from ligerdiag.compile.service import CompileResult
+from ligerdiag.compile.compile_service import CompileResult
 from ligerdiag.effects import isolated
 from ligerdiag.effects.access import create_unknown_effects
 from ligerdiag.effects.call import CustomCall

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.toolchains.environments import describe_toolchain, locate_environment
 from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.toolchain import Toolchain

@@ -21,11 +21,11 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ligerdiag.api.function import LiveFunction, write_live_function
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile import service
-from ligerdiag.compile.cases import settled as live_case
-from ligerdiag.compile.cases.function_file import read_function_file
-from ligerdiag.compile.cases.settled import forget_live_case, list_live_files, load_live_case
-from ligerdiag.compile.service import discover_cases
+from ligerdiag.compile import compile_service
+from ligerdiag.compile.cases import normalize as live_case
+from ligerdiag.compile.cases.live_functions import read_function_file
+from ligerdiag.compile.cases.normalize import forget_live_case, list_live_files, load_live_case
+from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Case, Draw
 from ligerdiag.model.jobs import CaseSpec, Source
@@ -307,7 +307,7 @@ def test_an_index_that_names_another_file_is_not_followed(send: Send, tmp_path: 
     asked, evil = Source(module="a:b", root="/"), dataclasses.replace(source, root="/")
     spec = CaseSpec(id="a", name="a", params=(), source=evil, mesh={}, expected=None, about="", draws="")
     with Pool(cache=Cache(tmp_path / "cache")) as pool:
-        question = service._ask_for_cases(pool, asked)
+        question = compile_service._ask_for_cases(pool, asked)
         kept = {"cases": [dataclasses.asdict(spec)]}
         pool.cache.keep_answer(question, {source.pickled: Path(source.pickled).stem}, kept)
         (found,) = discover_cases([asked], pool=pool)

@@ -14,7 +14,7 @@ import pytest
 from ligerdiag.api import CheckOptions, check, diagnose_toolchain
 from ligerdiag.api.catalogue import StepState
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.cases import backend_answers
+from ligerdiag.compile.cases import device_queries
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.toolchains.environments import has_environment, locate_environment
@@ -42,7 +42,7 @@ class OnlyThese:
             raise ModuleNotFoundError(f"no toolchain has `{name}`")
 
 sys.meta_path.insert(0, OnlyThese())
-for module in ("ligerdiag.compile.worker", "ligerdiag.effects.worker"):
+for module in ("ligerdiag.compile.compile_worker", "ligerdiag.effects.worker"):
     runpy.run_module(module)["prepare"]()
 """
 
@@ -192,8 +192,8 @@ def test_a_compiled_program_does_not_tell_memories_of_devices_that_are_not_there
             return "untold", executable.name
 
     monkeypatch.setattr(pxla, "get_out_shardings_from_executable", ask)
-    backend_answers._hide_memory_kinds()
+    device_queries._hide_memory_kinds()
     executable = SimpleNamespace(get_output_memory_kinds=lambda: [["device"]], name="jit_f")
     assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ([["device"]], "jit_f")
-    with backend_answers.answer_as([object()], ""):
+    with device_queries.answer_as([object()], ""):
         assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ("untold", "jit_f")

@@ -9,7 +9,7 @@ import pytest
 from ligerdiag.artifacts.artifact import Artifact, load_artifact, write_manifest
 from ligerdiag.artifacts.call_records import Readers, TieSite, parse_readers, render_readers
 from ligerdiag.codec import parse_object
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.jobs import Variation
 from ligerdiag.toolchains.gpu_targets import Target

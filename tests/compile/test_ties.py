@@ -8,7 +8,7 @@ import pytest
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.buffers import MemoryDemand
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.parse import load_hlo

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.toolchains.gpu_targets import Target

@@ -18,8 +18,7 @@ from typing import Any, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
-from ligerdiag.compile.cases.function_file import find_reference, list_unimportable
-from ligerdiag.compile.cases.rebuild import (
+from ligerdiag.compile.cases.array_records import (
     MAXIMUM_VALUE_BYTES,
     build_arg,
     build_jitted,
@@ -30,6 +29,7 @@ from ligerdiag.compile.cases.rebuild import (
     is_array,
     record_array,
 )
+from ligerdiag.compile.cases.live_functions import find_reference, list_unimportable
 from ligerdiag.errors import InputError, is_project_file
 from ligerdiag.model.case import Case
 

@@ -25,7 +25,7 @@ from types import FunctionType, ModuleType
 from typing import Any, cast
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
-from ligerdiag.compile.cases.settled import forget_live_case, list_live_files, load_live_case, settle_case
+from ligerdiag.compile.cases.normalize import forget_live_case, list_live_files, load_live_case, settle_case
 from ligerdiag.errors import (
     CaseError,
     InputError,

@@ -27,8 +27,8 @@ import jax
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.call_records import RefStore
-from ligerdiag.compile.lowering.call_forms import get_type
-from ligerdiag.compile.lowering.recomputed import STORED, read_form
+from ligerdiag.compile.lowering.jax_versions import get_type
+from ligerdiag.compile.lowering.snapshots import STORED, read_form
 from ligerdiag.compile.lowering.tags import (
     drop_call_name,
     put_location,

@@ -53,10 +53,10 @@ from ligerdiag.artifacts.artifact import (
 from ligerdiag.artifacts.cache import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
 from ligerdiag.compile.cases.arguments import build_mesh
-from ligerdiag.compile.cases.backend_answers import answer_as, drop_host_callbacks, import_as
+from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
-from ligerdiag.compile.lowering.lowering import LoweredCase, assume_capability, convert_to_hlo, lower_case
+from ligerdiag.compile.lowering.lowered_case import LoweredCase, assume_capability, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.custom_calls import PARTITIONED

@@ -38,7 +38,7 @@ import jax
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.lowering.loops import keep_in_loops, stack_slices
-from ligerdiag.compile.lowering.recomputed import (
+from ligerdiag.compile.lowering.snapshots import (
     CUSTOM,
     SNAPSHOT,
     Form,

@@ -33,8 +33,7 @@ from jax.extend import core as jex_core
 from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.artifact import KernelCall, LoneCall
-from ligerdiag.compile.lowering.binds import Bind, Lines, TracedCall, compute_kernel_name, read_traceback
-from ligerdiag.compile.lowering.call_forms import is_reference, lower_alone, read_custom_call
+from ligerdiag.compile.lowering.jax_versions import is_reference, lower_alone, read_custom_call
 from ligerdiag.compile.lowering.tags import (
     drop_call_name,
     iterate_lines,
@@ -43,6 +42,7 @@ from ligerdiag.compile.lowering.tags import (
     read_tag,
     walk_operations,
 )
+from ligerdiag.compile.lowering.traced_calls import Bind, Lines, TracedCall, compute_kernel_name, read_traceback
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
-from ligerdiag.compile.lowering.recomputed import Saver, has_kernels, read_form, wrapped
+from ligerdiag.compile.lowering.snapshots import Saver, has_kernels, read_form, wrapped
 
 _RESULTS = "_jaxpr_forwarding"
 """JAX's function from a jaxpr to the number of the input that each result is, or None."""

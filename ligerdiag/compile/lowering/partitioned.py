@@ -30,7 +30,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.lowering.kernel_calls import read_config
-from ligerdiag.compile.lowering.recomputed import WRITES, wrapped
+from ligerdiag.compile.lowering.snapshots import WRITES, wrapped
 from ligerdiag.compile.lowering.tags import (
     find_target,
     iterate_lines,

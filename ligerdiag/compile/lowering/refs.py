@@ -28,10 +28,10 @@ from typing import Any
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.call_records import MovedRef, RefMove
-from ligerdiag.compile.lowering.binds import compute_kernel_name, list_jaxprs, read_traceback
 from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
-from ligerdiag.compile.lowering.recomputed import wrapped
+from ligerdiag.compile.lowering.snapshots import wrapped
 from ligerdiag.compile.lowering.tags import read_call_name
+from ligerdiag.compile.lowering.traced_calls import compute_kernel_name, list_jaxprs, read_traceback
 from ligerdiag.errors import describe_fault
 from ligerdiag.model.findings import SourceLine
 

@@ -24,7 +24,6 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.call_records import Readers, TieSite
-from ligerdiag.compile.lowering.binds import TracedCall
 from ligerdiag.compile.lowering.kernel_calls import LoweredCall
 from ligerdiag.compile.lowering.stablehlo_alias import FUNCTION, Program, Use, find_calls_of, read_return, read_target
 from ligerdiag.compile.lowering.tags import (
@@ -36,6 +35,7 @@ from ligerdiag.compile.lowering.tags import (
     strip_tag,
     walk_operations,
 )
+from ligerdiag.compile.lowering.traced_calls import TracedCall
 from ligerdiag.errors import CompileError, InputError, describe_fault, is_project_file
 from ligerdiag.model.findings import SourceLine
 

@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ligerdiag.compile.cases.function_file import read_function_file
-from ligerdiag.compile.cases.rebuild import (
+from ligerdiag.compile.cases.array_records import (
     build_arg,
     choose_mesh,
     forget_kernels,
@@ -24,6 +23,7 @@ from ligerdiag.compile.cases.rebuild import (
     register_pytree_class,
     unwrap_jitted,
 )
+from ligerdiag.compile.cases.live_functions import read_function_file
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Case, Draw
 from ligerdiag.model.jobs import Source

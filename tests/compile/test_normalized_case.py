@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from ligerdiag.compile.cases.arguments import compute_donated, draw_arguments
 from ligerdiag.compile.cases.loader import compute_draws
-from ligerdiag.compile.cases.settled import settle_case
+from ligerdiag.compile.cases.normalize import settle_case
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.model.case import Arg, Case, Draw
 
@@ -129,7 +129,7 @@ def test_a_function_draws_with_a_key_of_each_draw() -> None:
 def test_a_function_that_draws_something_else_is_an_error_with_its_reason() -> None:
     with pytest.raises(InputError, match=r"expected a draw of shape \[4\] but got one of shape \[\]"):
         draw(Arg(shape=(4,), draw=by_none))
-    with pytest.raises(CaseError, match=r"test_settled_case.py:\d+: ZeroDivisionError"):
+    with pytest.raises(CaseError, match=r"test_normalized_case.py:\d+: ZeroDivisionError"):
         draw(Arg(shape=(4,), draw=lambda key, shape, dtype: 1 // 0))
 
 

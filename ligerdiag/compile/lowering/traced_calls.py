@@ -13,7 +13,7 @@ from typing import Any
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.artifact import ANY_OPERAND, LoneCall
-from ligerdiag.compile.lowering.call_forms import RuleCall, find_rule_calls, get_type, is_reference, watch_rules
+from ligerdiag.compile.lowering.jax_versions import RuleCall, find_rule_calls, get_type, is_reference, watch_rules
 from ligerdiag.compile.lowering.tags import read_call_name
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine

@@ -25,11 +25,10 @@ from ligerdiag.compile.cases.arguments import (
     compute_input_names,
     compute_output_names,
 )
-from ligerdiag.compile.cases.backend_answers import answer_as
-from ligerdiag.compile.lowering.binds import TracedCall, record_binds, watch_order
-from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation, translate_to_hlo
+from ligerdiag.compile.cases.device_queries import answer_as
 from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
+from ligerdiag.compile.lowering.jax_versions import enter_mesh, explain_generation, translate_to_hlo
 from ligerdiag.compile.lowering.kernel_calls import (
     LoweredCall,
     find_dropped_calls,
@@ -41,6 +40,7 @@ from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, m
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
+from ligerdiag.compile.lowering.traced_calls import TracedCall, record_binds, watch_order
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
 
