@@ -53,7 +53,7 @@ _PARTS = (
     "model/case.py",
     "model/findings.py",
     "compile/cases/arguments.py",
-    "compile/cases/draws.py",
+    "compile/cases/array_records.py",
     "artifacts/call_records.py",
 )
 """Files and folders of ligerdiag on which a number can depend, beside those that the artifact's key covers."""

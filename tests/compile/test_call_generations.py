@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.compile.lowering.jax_versions import explain_generation
+from ligerdiag.compile.lowering.kernel_faults import explain_generation
 
 
 def triton_call(message: str, input_output_aliases: dict[int, int]) -> None:

@@ -24,7 +24,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile import compile_service
 from ligerdiag.compile.cases import normalize as live_case
 from ligerdiag.compile.cases.live_functions import read_function_file
-from ligerdiag.compile.cases.normalize import forget_live_case, list_live_files, load_live_case
+from ligerdiag.compile.cases.loader import forget_live_case, list_live_files, load_live_case
 from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Case, Draw

@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ligerdiag.compile.cases.draws import draw_values
+from ligerdiag.compile.cases.array_records import draw_values
 from ligerdiag.errors import CaseError, CompileError, InputError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw, Values
 from ligerdiag.toolchains.gpu_targets import strip_comments

@@ -17,15 +17,9 @@ Worker side: functions that the pickle of a live function calls to rebuild objec
    changed after its import), the lines that the caller's Triton had read replace it.
 """
 
-import importlib
-import inspect
-import linecache
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
-from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -165,139 +159,34 @@ def _round(value: Any) -> float:
     return float(f"{float(value):.2g}")
 
 
-class Bound:
-    """Calls `function` with `values` at their positions and the other arguments around them."""
-
-    def __init__(self, function: Callable[..., Any], values: Mapping[int, Any]) -> None:
-        self.function = function
-        self.values = dict(sorted(values.items()))
-        self.__name__ = getattr(function, "__name__", type(function).__name__)
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Returns the function's result."""
-        every = list(arguments)
-        for position, value in self.values.items():
-            every.insert(position, value)
-        return self.function(*every)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """That of the function without what is given."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return inspect.Signature([one for number, one in enumerate(parameters) if number not in self.values])
-
-
-_SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unwrapped:
-    """A function, and the options of `jax.jit` for its arguments."""
-
-    function: Any
-    arguments: tuple[Any, ...]
-    """Those that are not static."""
-    donated: frozenset[int]
-    """Positions among `arguments`."""
-
-
-def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
-    """Returns the function with its static arguments bound to it, and what it donates; any other function as it is.
-
-    One that has shardings of its own stays inside of its `jax.jit`.
-    """
-    info = getattr(function, "_jit_info", None)
-    if info is None:
-        return Unwrapped(function=function, arguments=arguments, donated=frozenset())
-    static = {position % len(arguments) for position in info.static_argnums if position < len(arguments)}
-    kept = [position for position in range(len(arguments)) if position not in static]
-    inner: Any = function if has_shardings(function) else function.__wrapped__
-    if static:
-        inner = Bound(inner, {position: arguments[position] for position in static})
-    return Unwrapped(
-        function=inner,
-        arguments=tuple(arguments[position] for position in kept),
-        donated=frozenset(number for number, position in enumerate(kept) if position in info.donate_argnums),
-    )
-
-
-def has_shardings(jitted: Any) -> bool:
-    """Returns whether a function of `jax.jit` was given shardings."""
-    leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
-    return any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)
-
-
-KERNELS = "ligerdiag_kernel_"
-"""Prefix of the names of kernels' own modules."""
-
-_replaced: set[str] = set()
-
-
-def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
-    """Returns the object under that name, or, through those attributes, one inside of it."""
-    found: Any = importlib.import_module(module)
-    for name in (*qualname.split("."), *wrappers):
-        found = getattr(found, name)
-    return found
-
-
 def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes | None) -> Arg:
     """Returns the argument for an array."""
     return Arg(**fields, draw=Draw(**draw) if values is None else Values(data=values))
 
 
-def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:
-    """Returns the kernel of `function`, whose source is `lines`, from line `start` of its file on."""
-    file = function.__code__.co_filename
-    there = linecache.getlines(file)
-    if there[start - 1 : start - 1 + len(lines)] != list(lines):
-        _replace_lines(file, there, lines, start)
-    name = KERNELS + sha256("".join((file, str(start), *lines)).encode()).hexdigest()[:16]
-    taken = sum(key == name or key.startswith(f"{name}_") for key in sys.modules)
-    module = ModuleType(f"{name}_{taken}" if taken else name)
-    function.__module__ = module.__name__
-    function.__qualname__ = function.__name__
-    library: Any = importlib.import_module("triton")
-    kernel = library.jit(function, **options)
-    setattr(module, function.__name__, kernel)
-    sys.modules[module.__name__] = module
-    return kernel
+def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Returns an array of NumPy's, drawn in f32 and cast to the dtype."""
+    values: Any
+    match _settle_kind(draw.kind, dtype):
+        case "normal":
+            values = random.standard_normal(shape, np.float32) * np.float32(draw.scale)
+        case "squares":
+            values = np.square(random.standard_normal(shape, np.float32)) * np.float32(draw.scale)
+        case "uniform":
+            low, high = np.float32(draw.low), np.float32(draw.high)
+            values = random.random(shape, np.float32) * (high - low) + low
+            values = np.where(values < high, values, low)  # where the sum was rounded up
+        case "randint":
+            values = random.integers(int(draw.low), int(draw.high), shape)
+        case "bernoulli":
+            values = random.random(shape, np.float32) < (0.5 if draw.kind == "usual" else draw.scale)
+        case kind:
+            assert kind == "zeros"
+            values = np.zeros(shape)
+    return np.asarray(values).astype(dtype)
 
 
-def build_jitted(function: Any, options: Mapping[str, Any]) -> Any:
-    """`jax.jit` of the function."""
-    library: Any = importlib.import_module("jax")
-    return library.jit(function, **options)
-
-
-def build_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """Returns a mesh without devices: those that a program is compiled for come from outside, with axes of the type
-    Auto."""
-    library: Any = importlib.import_module("jax.sharding")
-    return library.AbstractMesh(sizes, names, axis_types=(library.AxisType.Auto,) * len(names))
-
-
-def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:
-    """Makes the class a pytree node here as it is one where it comes from; see `PytreeClass`."""
-    library: Any = importlib.import_module("jax").tree_util
-    with suppress(ValueError):  # registered by an earlier load: cloudpickle keeps the class
-        if fields is not None:
-            library.register_dataclass(kind, *fields)
-        elif functions is not None:
-            library.register_pytree_node(kind, *functions)
-
-
-def forget_kernels() -> None:
-    """Drops what was rebuilt."""
-    for name in [name for name in sys.modules if name.startswith(KERNELS)]:
-        del sys.modules[name]
-    for file in _replaced:
-        linecache.cache.pop(file, None)
-    _replaced.clear()
-
-
-def _replace_lines(file: str, there: Sequence[str], lines: Sequence[str], start: int) -> None:
-    text = [*there, *["\n"] * (start - 1 + len(lines) - len(there))]
-    text[start - 1 : start - 1 + len(lines)] = lines
-    linecache.cache[file] = (sum(map(len, text)), None, text, file)
-    _replaced.add(file)
+def _settle_kind(kind: str, dtype: Any) -> str:
+    if kind != "usual":
+        return kind
+    return "bernoulli" if dtype.kind == "b" else "randint" if dtype.name.startswith(("int", "uint")) else "normal"

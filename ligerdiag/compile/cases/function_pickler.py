@@ -18,18 +18,16 @@ from typing import Any, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
-from ligerdiag.compile.cases.array_records import (
-    MAXIMUM_VALUE_BYTES,
-    build_arg,
+from ligerdiag.compile.cases.array_records import MAXIMUM_VALUE_BYTES, build_arg, is_array, record_array
+from ligerdiag.compile.cases.live_functions import (
+    build_abstract_mesh,
     build_jitted,
     build_kernel,
-    build_mesh,
     find_object,
+    find_reference,
     has_shardings,
-    is_array,
-    record_array,
+    list_unimportable,
 )
-from ligerdiag.compile.cases.live_functions import find_reference, list_unimportable
 from ligerdiag.errors import InputError, is_project_file
 from ligerdiag.model.case import Case
 
@@ -65,7 +63,7 @@ class FunctionPickler(_Pickler):
             case "triton.Autotuner" | "triton.Heuristics":
                 return self._refer(obj) or NotImplemented
             case "jax.Mesh" | "jax.AbstractMesh":
-                return build_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names))
+                return build_abstract_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names))
             case _:
                 pass
         if isinstance(obj, type):

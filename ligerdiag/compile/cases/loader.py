@@ -11,9 +11,11 @@
 
 import importlib
 import importlib.util
+import io
 import json
 import linecache
 import os
+import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +27,8 @@ from types import FunctionType, ModuleType
 from typing import Any, cast
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
-from ligerdiag.compile.cases.normalize import forget_live_case, list_live_files, load_live_case, settle_case
+from ligerdiag.compile.cases.live_functions import forget_kernels, read_function_file, register_pytree_class
+from ligerdiag.compile.cases.normalize import settle_case
 from ligerdiag.errors import (
     CaseError,
     InputError,
@@ -325,3 +328,53 @@ def list_project_modules() -> dict[str, str]:
         if isinstance(file, str) and name != "__main__" and is_project_file(file) and Path(file).is_absolute():
             files[name] = file  # a module that gives itself a relative path has no file that could be looked at
     return files
+
+
+_settings: dict[str, object] = {}
+"""The settings of `jax.config` before the caller's own were applied."""
+
+
+def list_live_files(source: Source) -> tuple[str, ...]:
+    """Returns the files that the case depends on beside what is imported."""
+    surroundings, _ = read_function_file(Path(source.pickled))
+    return (source.pickled, *(file for file in surroundings.files if Path(file).is_file()))
+
+
+def load_live_case(source: Source) -> Case:
+    """Unpickles the case with its surroundings. Raises InputError, and any exception of the user's modules."""
+    surroundings, pickled = read_function_file(Path(source.pickled))
+    python = "{}.{}".format(*sys.version_info)
+    if surroundings.python != python:
+        raise InputError(
+            f"`{source}` was made by Python {surroundings.python} and the toolchain has Python {python}:"
+            f" write it as a case in a file, see `ligerdiag init`"
+        )
+    sys.path += [folder for folder in surroundings.path if folder not in sys.path]
+    _apply_settings(surroundings.settings)
+    stream = io.BytesIO(pickled)
+    arguments: Any = pickle.load(stream)
+    case: Case = pickle.load(stream)
+    for kind, fields, functions in pickle.load(stream):
+        register_pytree_class(kind, fields, functions)
+    return settle_case(replace(case, args=arguments), frozenset(surroundings.donated))
+
+
+def forget_live_case() -> None:
+    """Undoes what loading one did to this process."""
+    forget_kernels()
+    if _settings:
+        _update(_settings)
+        _settings.clear()
+
+
+def _apply_settings(settings: Mapping[str, object]) -> None:
+    config: Any = importlib.import_module("jax").config
+    changed = {name: value for name, value in settings.items() if getattr(config, name, value) != value}
+    _settings.update({name: getattr(config, name) for name in changed})
+    _update(changed)
+
+
+def _update(settings: Mapping[str, object]) -> None:
+    config: Any = importlib.import_module("jax").config
+    for name, value in settings.items():
+        config.update(name, value)

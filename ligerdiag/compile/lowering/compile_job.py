@@ -55,8 +55,9 @@ from ligerdiag.artifacts.call_records import Placement, compute_placements, rend
 from ligerdiag.compile.cases.arguments import build_mesh
 from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.lowering.jax_versions import assume_capability
 from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
-from ligerdiag.compile.lowering.lowered_case import LoweredCase, assume_capability, convert_to_hlo, lower_case
+from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.custom_calls import PARTITIONED

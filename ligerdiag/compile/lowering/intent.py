@@ -37,14 +37,15 @@ from typing import Any
 import jax
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.lowering.loops import keep_in_loops, stack_slices
 from ligerdiag.compile.lowering.snapshots import (
     CUSTOM,
     SNAPSHOT,
     Form,
     keep_calls,
+    keep_in_loops,
     pin_inputs,
     read_form,
+    stack_slices,
     watch_splits,
     wrapped,
 )

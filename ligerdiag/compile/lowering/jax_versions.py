@@ -21,25 +21,13 @@ whether the body is differentiated. If it is, the rule (`fwd`, `jvp`) replaces t
 are in no program. Such a kernel call was not dropped: it was never meant to run.
 """
 
-import base64
-import functools
 import importlib
-import re
-import traceback
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
-from importlib import metadata
-from types import FrameType
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
-from jaxlib.mlir import ir
-
-from ligerdiag.artifacts.artifact import LoneCall
-from ligerdiag.compile.lowering.tags import walk_operations
 
 
 def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
@@ -70,174 +58,82 @@ def _import_first(*names: str) -> Any:
     return importlib.import_module(names[-1])
 
 
-_EVERY = "`ligerdiag.in_place.call_in_place` is right with every version"
-_OLDER = f"(jax-triton before 0.4 takes `out_shape`, and no Ref; {{version}} is installed: {_EVERY})"
-_NEWER = (
-    "(since jax-triton 0.4 an aliased output is no parameter of the kernel; {version} is installed:"
-    f" {_EVERY}; drop `input_output_aliases`, and name the operand in `written`)"
-)
-_UNFIT = "(jax-triton {version} does not fit JAX {jax}: `pip install 'ligerdiag[jax-triton]'` gets what does)"
-_REFUSALS = (
-    "missing 1 required keyword-only argument: 'out_shape'",
-    "rule implemented for primitive: triton_kernel_call",
-)
-
-
-def explain_generation(fault: BaseException) -> str:
-    """Returns one clause in parentheses; empty for a fault that has another reason."""
-    message = str(fault)
-    if isinstance(fault, TypeError | NotImplementedError) and any(refusal in message for refusal in _REFUSALS):
-        return _OLDER.format(version=_read_version())
-    if isinstance(fault, TypeError) and re.search(r"_triton_kernel_call_\w+rule\(\) takes", message):
-        return _UNFIT.format(version=_read_version(), jax=jax.__version__)
-    if isinstance(fault, ValueError) and "kernel parameters are missing an argument" in message:
-        aliased = any(frame.f_locals.get("input_output_aliases") for frame in _iterate_calls(fault))
-        return _NEWER.format(version=_read_version()) if aliased else ""
-    return ""
-
-
-def _iterate_calls(fault: BaseException) -> Iterator[FrameType]:
-    """Yields the frames of `triton_call` on the way to the fault."""
-    trace = fault.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name == "triton_call":
-            yield trace.tb_frame
-        trace = trace.tb_next
-
-
-def _read_version() -> str:
-    try:
-        return metadata.version("jax-triton")
-    except metadata.PackageNotFoundError:
-        return "another one"
-
-
-_OPERAND = re.compile(r"operand_index = (\d+)")
-
-
-def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> LoneCall | None:
-    """Lowers a call of the primitive on operands of these types; None, and a traceback in the log, where that fails."""
-    try:
-        library: Any = jax
-        module = library.jit(_make_function(primitive, params, avals), keep_unused=True).trace(
-            *(_describe(aval) for aval in avals)
-        )
-        operations = walk_operations(module.lower(lowering_platforms=("cuda",)).compiler_ir("stablehlo").operation)
-        (call,) = [operation for operation in operations if operation.name == "stablehlo.custom_call"]
-        return read_custom_call(call)
-    except Exception as fault:
-        traceback.print_exception(fault)
-        return None
-
-
-def _make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> Any:
-    def function(*arrays: Any) -> Any:
-        library: Any = jax
-        pairs = zip(arrays, avals, strict=True)
-        operands = [library.new_ref(array) if is_reference(aval) else array for array, aval in pairs]
-        return primitive.bind(*operands, **params)
-
-    return function
-
-
 def is_reference(aval: Any) -> bool:
     """Returns whether the type is a Ref's: XLA gets what it holds, and one more output for what it holds then."""
     return hasattr(aval, "inner_aval")
 
 
-def _describe(aval: Any) -> jax.ShapeDtypeStruct:
-    inner = getattr(aval, "inner_aval", aval)
-    return jax.ShapeDtypeStruct(inner.shape, inner.dtype)
+def find_kernel_primitives() -> list[Any]:
+    found: list[Any] = []
+    for holder, name in ((_triton_library(), "triton_kernel_call_p"), (_pallas_library(), "pallas_call_p")):
+        primitive = getattr(holder, name, None)
+        if primitive is not None:
+            found.append(primitive)
+    return found
 
 
-def read_custom_call(operation: Any) -> LoneCall:
-    """Returns the custom call as XLA gets it."""
-    attributes = operation.attributes
-    aliases = str(attributes["output_operand_aliases"]) if "output_operand_aliases" in attributes else ""
-    return LoneCall(
-        target=ir.StringAttr(attributes["call_target_name"]).value,
-        config=base64.b64encode(_read_config(attributes)).decode(),
-        declared=tuple(sorted({int(number) for number in _OPERAND.findall(aliases)})),
-    )
+def _triton_library() -> Any:
+    """Returns jax-triton; None where it is not installed, or does not fit this JAX: programs without it compile all the
+    same."""
+    try:
+        return importlib.import_module("jax_triton.triton_lib")
+    except Exception:
+        return None
 
 
-def _read_config(attributes: Any) -> bytes:
-    """XLA keeps a string as it is, and a dictionary as it is printed."""
-    name = "mhlo.backend_config" if "mhlo.backend_config" in attributes else "backend_config"
-    if name not in attributes:
-        return b""
-    attribute = attributes[name]
-    return attribute.value_bytes if isinstance(attribute, ir.StringAttr) else str(attribute).encode()
-
-
-_library: Any = jax
-_RULES = ((_library.custom_vjp, "fwd"), (_library.custom_jvp, "jvp"))
-"""Class, and the attribute that holds the rule which replaces the function."""
-
-
-@dataclass(slots=True, eq=False)
-class RuleCall:
-    """One call of a function that has a rule of its own."""
-
-    replaced: bool = False
-    """Its rule was traced."""
-
-
-_inside: ContextVar[tuple[RuleCall, ...]] = ContextVar("inside", default=())
-
-
-def find_rule_calls() -> tuple[RuleCall, ...]:
-    """The calls whose own function, not its rule, is being traced; outermost first."""
-    return _inside.get()
+def _pallas_library() -> Any:
+    try:
+        return importlib.import_module("jax._src.pallas.pallas_call")
+    except ImportError:
+        return None
 
 
 @contextmanager
-def watch_rules() -> Generator[None]:
-    """Notes inside the context which function is traced, and which rule."""
-    with ExitStack() as stack:
-        for kind, rule in _RULES:
-            stack.enter_context(_watched(kind, rule))
+def assume_capability(compute_capability: int) -> Generator[None]:
+    """Tells libraries of kernels that the GPU has it, for which they would ask one that is not there."""
+    with _assume_compute_capability(compute_capability), _assume_pallas_device(compute_capability):
         yield
 
 
 @contextmanager
-def _watched(kind: Any, rule: str) -> Generator[None]:
-    original = kind.__call__
+def _assume_compute_capability(compute_capability: int) -> Generator[None]:
+    """Sets the compute capability, which jax-triton would ask of device 0: there is no device here."""
+    library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
+    if library is None:
+        yield
+        return
+    original = library.get_compute_capability
 
-    @functools.wraps(original)
-    def call(self: Any, *args: Any, **keywords: Any) -> Any:
-        if getattr(self, rule, None) is None:
-            return original(self, *args, **keywords)  # it says itself what it lacks
-        made = RuleCall()
-        twin: Any = object.__new__(kind)
-        twin.__dict__.update(self.__dict__)
-        twin.fun = _mark_function(self.fun, made)
-        setattr(twin, rule, _mark_rule(getattr(self, rule), made))
-        return original(twin, *args, **keywords)
+    def get_compute_capability(device: int) -> int:
+        del device
+        return compute_capability
 
-    kind.__call__ = call
+    library.get_compute_capability = get_compute_capability
     try:
         yield
     finally:
-        kind.__call__ = original
+        library.get_compute_capability = original
 
 
-def _mark_function(function: Any, made: RuleCall) -> Any:
-    @functools.wraps(function)
-    def marked(*args: Any, **keywords: Any) -> Any:
-        token = _inside.set((*_inside.get(), made))
-        try:
-            return function(*args, **keywords)
-        finally:
-            _inside.reset(token)
+@contextmanager
+def _assume_pallas_device(compute_capability: int) -> Generator[None]:
+    """Pallas on Triton asks the default device what GPU it is: here that is a CPU."""
+    library = _pallas_devices()
+    if library is None:
+        yield
+        return
+    original = library.get_gpu_info
+    name = f"{compute_capability // 10}.{compute_capability % 10}"
+    info = library.GpuInfo(gpu_version=None, arch_name=name, compute_capability=compute_capability)
+    library.get_gpu_info = lambda: info
+    try:
+        yield
+    finally:
+        library.get_gpu_info = original
 
-    return marked
 
-
-def _mark_rule(rule: Any, made: RuleCall) -> Any:
-    @functools.wraps(rule)
-    def marked(*args: Any, **keywords: Any) -> Any:
-        made.replaced = True
-        return rule(*args, **keywords)
-
-    return marked
+def _pallas_devices() -> Any:
+    try:
+        return importlib.import_module("jax._src.pallas.triton.gpu_info")
+    except ImportError:
+        return None

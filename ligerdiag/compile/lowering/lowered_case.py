@@ -6,11 +6,10 @@ import importlib
 import sys
 import traceback
 import warnings
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -28,7 +27,12 @@ from ligerdiag.compile.cases.arguments import (
 from ligerdiag.compile.cases.device_queries import answer_as
 from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
-from ligerdiag.compile.lowering.jax_versions import enter_mesh, explain_generation, translate_to_hlo
+from ligerdiag.compile.lowering.jax_versions import (
+    assume_capability,
+    enter_mesh,
+    find_kernel_primitives,
+    translate_to_hlo,
+)
 from ligerdiag.compile.lowering.kernel_calls import (
     LoweredCall,
     find_dropped_calls,
@@ -36,6 +40,7 @@ from ligerdiag.compile.lowering.kernel_calls import (
     find_traced_calls,
     has_partitioned,
 )
+from ligerdiag.compile.lowering.kernel_faults import explain_generation, find_kernel_fault
 from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
@@ -43,67 +48,6 @@ from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.compile.lowering.traced_calls import TracedCall, record_binds, watch_order
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
-
-_SHOWN_LINES = 8
-"""Of the kernel's source up to the fault."""
-_FAULT, _BASE = "CompilationError", "TritonError"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelFault:
-    """The reason why a kernel does not compile."""
-
-    message: str
-    """One line: file, line and reason."""
-    diagram: str
-    """The end of the kernel's source, with a caret under the place; its lines are not to be wrapped."""
-
-
-def find_kernel_fault(fault: BaseException) -> KernelFault | None:
-    """Returns Triton's message; None for a fault that does not come from its compiler."""
-    chain = [one for one in _iterate_causes(fault) if _is_of_triton(one)]
-    if not chain:
-        return None
-    innermost: Any = chain[-1]
-    node, source = getattr(innermost, "node", None), getattr(innermost, "src", None)
-    reason = str(getattr(innermost, "error_message", None) or "") if node is not None else str(innermost)
-    text = f"{type(innermost).__name__}: {' '.join(reason.split())}"
-    line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-    if not line or not isinstance(source, str):
-        return KernelFault(message=text, diagram=str(innermost))
-    place = next((place for one in reversed(chain) for place in _find_places(one.__traceback__, line)), "")
-    shown = source.split("\n")[:line][-_SHOWN_LINES:]
-    diagram = "\n".join((f"{place or 'line'}:{column + 1}", *shown, f"{' ' * column}^", reason.strip()))
-    return KernelFault(message=f"{place}: {text}" if place else text, diagram=diagram.rstrip())
-
-
-def _iterate_causes(fault: BaseException) -> Iterator[BaseException]:
-    """Yields the fault and what it came from: Triton raises anew in each function that calls the one with the fault."""
-    seen: set[int] = set()
-    one: BaseException | None = fault
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__
-
-
-def _is_of_triton(fault: BaseException) -> bool:
-    return any(
-        kind.__name__ in (_FAULT, _BASE) and kind.__module__.startswith("triton.") for kind in type(fault).__mro__
-    )
-
-
-def _find_places(trace: TracebackType | None, line: int) -> Iterator[str]:
-    """`mine.py:12` by Triton's own code generators, which know where their function begins; the innermost first."""
-    generators: list[Any] = []
-    while trace is not None:
-        generators.append(trace.tb_frame.f_locals.get("self"))
-        trace = trace.tb_next
-    for generator in reversed(generators):
-        file, begin = getattr(generator, "file_name", None), getattr(generator, "begin_line", None)
-        if isinstance(file, str) and isinstance(begin, int):
-            yield f"{file}:{begin + line}"
-
 
 MAXIMUM_FRAMES = 64
 """Python frames that a location keeps, innermost first; JAX's default of 10 can end before the user's line."""
@@ -194,7 +138,7 @@ def lower_case(
     ):
         library: Any = jax
         jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
-        kernels = _kernel_primitives()
+        kernels = find_kernel_primitives()
         with (
             record_binds(kernels) as binds,
             mark_intent(kernels, None) as intent,
@@ -290,7 +234,7 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
     fails."""
     jax.clear_caches()
     try:
-        with name_calls(_kernel_primitives(), marks_stores=True):
+        with name_calls(find_kernel_primitives(), marks_stores=True):
             return jitted.trace(*specs).lower(lowering_platforms=("cuda",)).compiler_ir("stablehlo")
     except Exception as fault:
         traceback.print_exception(fault)
@@ -305,7 +249,7 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
 
     def lower(*contexts: AbstractContextManager[Any], are_discharged: bool = True) -> tuple[Any, str]:
         jax.clear_caches()
-        kernels = _kernel_primitives()
+        kernels = find_kernel_primitives()
         with mark_intent(kernels, frozenset(intent.kernel_forms)), ExitStack() as stack:
             faults = stack.enter_context(discharge_refs()) if are_discharged else ["the trace without Refs fails"]
             for context in (name_calls(kernels, marks_stores=marks_stores), *contexts):
@@ -370,82 +314,6 @@ def _name_tokens(module: Any) -> tuple[str, ...]:
     results = ir.FunctionType(_find_main(module).attributes["function_type"].value).results
     number = sum(str(result) == "!stablehlo.token" for result in results)
     return ("ordered effects",) if number == 1 else tuple(f"ordered effects {n}" for n in range(number))
-
-
-def _kernel_primitives() -> list[Any]:
-    found: list[Any] = []
-    for holder, name in ((_triton_library(), "triton_kernel_call_p"), (_pallas_library(), "pallas_call_p")):
-        primitive = getattr(holder, name, None)
-        if primitive is not None:
-            found.append(primitive)
-    return found
-
-
-def _triton_library() -> Any:
-    """Returns jax-triton; None where it is not installed, or does not fit this JAX: programs without it compile all the
-    same."""
-    try:
-        return importlib.import_module("jax_triton.triton_lib")
-    except Exception:
-        return None
-
-
-def _pallas_library() -> Any:
-    try:
-        return importlib.import_module("jax._src.pallas.pallas_call")
-    except ImportError:
-        return None
-
-
-@contextmanager
-def assume_capability(compute_capability: int) -> Generator[None]:
-    """Tells libraries of kernels that the GPU has it, for which they would ask one that is not there."""
-    with _assume_compute_capability(compute_capability), _assume_pallas_device(compute_capability):
-        yield
-
-
-@contextmanager
-def _assume_compute_capability(compute_capability: int) -> Generator[None]:
-    """Sets the compute capability, which jax-triton would ask of device 0: there is no device here."""
-    library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
-    if library is None:
-        yield
-        return
-    original = library.get_compute_capability
-
-    def get_compute_capability(device: int) -> int:
-        del device
-        return compute_capability
-
-    library.get_compute_capability = get_compute_capability
-    try:
-        yield
-    finally:
-        library.get_compute_capability = original
-
-
-@contextmanager
-def _assume_pallas_device(compute_capability: int) -> Generator[None]:
-    """Pallas on Triton asks the default device what GPU it is: here that is a CPU."""
-    library = _pallas_devices()
-    if library is None:
-        yield
-        return
-    original = library.get_gpu_info
-    name = f"{compute_capability // 10}.{compute_capability % 10}"
-    info = library.GpuInfo(gpu_version=None, arch_name=name, compute_capability=compute_capability)
-    library.get_gpu_info = lambda: info
-    try:
-        yield
-    finally:
-        library.get_gpu_info = original
-
-
-def _pallas_devices() -> Any:
-    try:
-        return importlib.import_module("jax._src.pallas.triton.gpu_info")
-    except ImportError:
-        return None
 
 
 @contextmanager
