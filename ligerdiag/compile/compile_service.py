@@ -93,8 +93,8 @@ def discover_cases(
             found[source] = cases
     missing = [source for source in sources if source not in found]
     broken: set[Source] = set()
-    tell = on_event or _ignore
-    tell(Progress(phase="discover", event="started", done=len(found), total=len(sources)))
+    report = on_event or _ignore
+    report(Progress(phase="discover", event="started", done=len(found), total=len(sources)))
     futures = [(source, pool.submit(make_discover_job(DiscoverRequest(source=source)))) for source in missing]
     try:
         for source, future in futures:
@@ -109,13 +109,13 @@ def discover_cases(
                 continue
             found[source] = answer.cases
             kept = {"cases": encode_record(answer.cases)}
-            pool.cache.keep_answer(_ask_for_cases(pool, source), answer.dependencies, kept)
-            tell(Progress(phase="discover", event="finished", done=len(found), total=len(sources)))
+            pool.cache.keep_answer(_make_cases_question(pool.toolchain, source), answer.dependencies, kept)
+            report(Progress(phase="discover", event="finished", done=len(found), total=len(sources)))
     finally:
         for _, future in futures:
             future.cancel()
     if not broken:
-        _require_asked({name for cases in found.values() for case in cases for name in case.sizes})
+        _check_sizes({name for cases in found.values() for case in cases for name in case.sizes})
     chosen: list[CaseSpec] = []
     for selection in selections:
         try:
@@ -126,7 +126,7 @@ def discover_cases(
     return tuple({(case.source, case.id): case for case in chosen}.values())
 
 
-def _require_asked(asked: set[str]) -> None:
+def _check_sizes(asked: set[str]) -> None:
     """Raises InputError for a size that no case would have: its name is misspelt, or asked for by no import."""
     given = read_sizes()
     unknown = sorted(given.keys() - asked)
@@ -148,7 +148,7 @@ def compile_cases(
 
     Nothing that is wrong with one case is raised: it is in the result.
     """
-    tell = on_event or _ignore
+    report = on_event or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
     pool.cache.forget_hashes()
     missing: list[tuple[CaseSpec, Target]] = []
@@ -159,16 +159,16 @@ def compile_cases(
             continue
         done += 1
         result = CompileResult(case=case, target=target.name, artifact=artifact, error=None, seconds=0.0, cached=True)
-        tell(_finished(result, done, total))
+        report(_make_finished(result, done, total))
         yield result
     for step in _compile_missing(missing, pool, variation, not_before):
         if isinstance(step, CompileResult):
             done += 1
-            tell(_finished(step, done, total))
+            report(_make_finished(step, done, total))
             yield step
         else:
             case, target = step
-            tell(
+            report(
                 Progress(phase="compile", event="started", done=done, total=total, case_id=case.id, target=target.name)
             )
 
@@ -185,7 +185,7 @@ def _compile_missing(
             started[number] = monotonic()
             yield case, target
             continue
-        artifact, error = _settle(pool, case, target, variation, future)
+        artifact, error = _finish(pool, case, target, variation, future)
         yield CompileResult(
             case=case,
             target=target.name,
@@ -196,7 +196,7 @@ def _compile_missing(
         )
 
 
-def _settle(
+def _finish(
     pool: Pool, case: CaseSpec, target: Target, variation: Variation, future: Future[CompileAnswer]
 ) -> tuple[Artifact | None, LigerdiagError | None]:
     try:
@@ -206,7 +206,7 @@ def _settle(
     artifact = pool.cache.find_artifact(answer.key)
     if artifact is None:
         return None, CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")
-    pool.cache.keep_answer(_ask_for_artifact(pool, case, target, variation), answer.dependencies, {"key": answer.key})
+    pool.cache.keep_answer(_make_artifact_question(pool, case, target, variation), answer.dependencies, {"key": answer.key})
     return artifact, None
 
 
@@ -246,7 +246,7 @@ def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
 def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
     """Returns the cases in the index, or None; with `source`, which a worker will load, in place of the recorded
     one."""
-    answer = pool.cache.find_answer(_ask_for_cases(pool, source))
+    answer = pool.cache.find_answer(_make_cases_question(pool.toolchain, source))
     try:
         cases = None if answer is None else read_record(tuple[CaseSpec, ...], answer, "cases")
     except FieldError:
@@ -255,7 +255,7 @@ def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
 
 
 def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> Artifact | None:
-    answer = pool.cache.find_answer(_ask_for_artifact(pool, case, target, variation))
+    answer = pool.cache.find_answer(_make_artifact_question(pool, case, target, variation))
     try:
         return None if answer is None else pool.cache.find_artifact(read_str(answer, "key"))
     except FieldError:
@@ -265,33 +265,29 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
 def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:
     """Returns the files of the project that an import of the source reads, to their sha256, once its cases were found;
     empty where the cache says nothing of it."""
-    return cache.find_dependencies(_describe_cases(toolchain, source)) or {}
+    return cache.find_dependencies(_make_cases_question(toolchain, source)) or {}
 
 
 def find_artifact_dependencies(
     source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Returns the same of an artifact that was compiled under these variables: it adds what is imported while traced."""
-    question = _describe_artifact(source, case_id, target, toolchain=toolchain, variation=_UNCHANGED, environ=environ)
+    question = _make_question(source, case_id, target, toolchain=toolchain, variation=_UNCHANGED, environ=environ)
     return cache.find_dependencies(question) or {}
 
 
-def _ask_for_cases(pool: Pool, source: Source) -> dict[str, object]:
-    return _describe_cases(pool.toolchain, source)
-
-
-def _describe_cases(toolchain: Toolchain, source: Source) -> dict[str, object]:
+def _make_cases_question(toolchain: Toolchain, source: Source) -> dict[str, object]:
     return {"question": "cases", "source": encode_record(source), **_compute_circumstances(toolchain, os.environ)}
 
 
-def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
+def _make_artifact_question(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
     toolchain = pool.toolchain
-    return _describe_artifact(
+    return _make_question(
         case.source, case.id, target, toolchain=toolchain, variation=variation, environ=os.environ
     )
 
 
-def _describe_artifact(
+def _make_question(
     source: Source,
     case_id: str,
     target: Target,
@@ -340,7 +336,7 @@ def compute_sources_sha256(parts: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _finished(result: CompileResult, done: int, total: int) -> Progress:
+def _make_finished(result: CompileResult, done: int, total: int) -> Progress:
     return Progress(
         phase="compile",
         event="finished",

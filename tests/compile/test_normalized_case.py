@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from ligerdiag.compile.cases.arguments import compute_donated, draw_arguments
 from ligerdiag.compile.cases.loader import compute_draws
-from ligerdiag.compile.cases.normalize import settle_case
+from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.model.case import Arg, Case, Draw
 
@@ -24,7 +24,7 @@ class Moments(NamedTuple):
 
 
 def make(function: Any, *args: Any, **words: Any) -> Case:
-    return settle_case(Case(name="a", function=function, args=args, **words))
+    return normalize_case(Case(name="a", function=function, args=args, **words))
 
 
 def test_what_jit_donates_is_donated() -> None:
@@ -32,7 +32,7 @@ def test_what_jit_donates_is_donated() -> None:
     case = make(step, {"w": X, "b": [X]}, X)
     assert compute_donated(case) == (0,)
     assert case.function is step.__wrapped__
-    assert settle_case(case) == case
+    assert normalize_case(case) == case
 
 
 def test_a_name_donates_as_a_number_does() -> None:

@@ -167,7 +167,7 @@ def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes 
 def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
     """Returns an array of NumPy's, drawn in f32 and cast to the dtype."""
     values: Any
-    match _settle_kind(draw.kind, dtype):
+    match _choose_kind(draw.kind, dtype):
         case "normal":
             values = random.standard_normal(shape, np.float32) * np.float32(draw.scale)
         case "squares":
@@ -186,7 +186,7 @@ def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...],
     return np.asarray(values).astype(dtype)
 
 
-def _settle_kind(kind: str, dtype: Any) -> str:
+def _choose_kind(kind: str, dtype: Any) -> str:
     if kind != "usual":
         return kind
     return "bernoulli" if dtype.kind == "b" else "randint" if dtype.name.startswith(("int", "uint")) else "normal"

@@ -48,7 +48,7 @@ class _Target:
 
 
 _TARGET = _Target()
-_ASKED = (
+_QUERIES = (
     "default_backend",
     "devices",
     "local_devices",
@@ -60,7 +60,7 @@ _ASKED = (
 
 
 _OF_JAX = ("jax", "jaxlib", "ligerdiag")
-_INNER = (
+_FOR_PROGRAM = (
     "jax._src.cudnn.fused_attention_stablehlo",
     "jax._src.mesh_utils",
     "jax._src.pmap",
@@ -100,7 +100,7 @@ def install_answers() -> None:
     """Puts functions that answer so in the place of JAX's public ones, for good; before any of the user's modules."""
     jax: Any = importlib.import_module("jax")
     backend: Any = importlib.import_module("jax.extend.backend")
-    original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _ASKED})
+    original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _QUERIES})
     bridge: Any = _find_module("jax.lib.xla_bridge")  # its old place, the only one before 0.4.32
     original.get_backend = (backend if hasattr(backend, "get_backend") else bridge).get_backend
     original.get_default_device = getattr(backend, "get_default_device", None)
@@ -155,17 +155,17 @@ def install_answers() -> None:
     answers = default_backend, devices, local_devices, device_count, local_device_count, process_count, make_mesh
     for answer in answers:
         if getattr(original, answer.__name__) is not None:
-            _put(jax, getattr(original, answer.__name__), answer)
+            _replace(jax, getattr(original, answer.__name__), answer)
 
     def get_default_device() -> Any:
         found = _find_devices(None)
         return found[0] if found else original.get_default_device()
 
     if original.get_default_device is not None:
-        _put(backend, original.get_default_device, get_default_device)
+        _replace(backend, original.get_default_device, get_default_device)
     for module in (backend, bridge):
         if hasattr(module, "get_backend"):
-            _put(module, original.get_backend, get_backend)
+            _replace(module, original.get_backend, get_backend)
     _answer_callbacks()
     _hide_memory_kinds()
     _answer_by_caller(*answers, get_backend)
@@ -178,10 +178,10 @@ def _answer_by_caller(*answers: Callable[..., Any]) -> None:
     for answer in answers:
         original = getattr(bridge, answer.__name__, None)
         if original is not None:
-            setattr(bridge, answer.__name__, _Chosen(original, answer))
+            setattr(bridge, answer.__name__, _AnswerByCaller(original, answer))
 
 
-class _Chosen:
+class _AnswerByCaller:
     """A function that answers in one way or another, by the module that calls it."""
 
     def __init__(self, original: Any, answer: Callable[..., Any]) -> None:
@@ -190,8 +190,8 @@ class _Chosen:
 
     def __call__(self, *args: Any, **words: Any) -> Any:
         caller = str(sys._getframe(1).f_globals.get("__name__", ""))  # pyright: ignore[reportPrivateUsage]
-        is_meant = caller.partition(".")[0] in _OF_JAX and caller not in _INNER
-        return (self._original if is_meant else self._answer)(*args, **words)
+        is_internal = caller.partition(".")[0] in _OF_JAX and caller not in _FOR_PROGRAM
+        return (self._original if is_internal else self._answer)(*args, **words)
 
     def __getattr__(self, name: str) -> Any:  # such as `cache_clear`
         return getattr(self._original, name)
@@ -281,7 +281,7 @@ def drop_host_callbacks(lowered: Any) -> None:
         given["host_callbacks"] = []
 
 
-def _put(module: Any, original: Callable[..., Any], answer: Callable[..., Any]) -> None:
+def _replace(module: Any, original: Callable[..., Any], answer: Callable[..., Any]) -> None:
     name = answer.__name__
     answer.__doc__, answer.__module__ = original.__doc__, original.__module__
     setattr(module, name, answer)

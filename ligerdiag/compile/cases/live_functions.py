@@ -45,9 +45,9 @@ class ProcessState:
     """Positions of the arguments that the function donates."""
 
 
-def write_function_file(root: Path, surroundings: ProcessState, pickled: bytes) -> Path:
+def write_function_file(root: Path, state: ProcessState, pickled: bytes) -> Path:
     """Writes the file below the cache `root` and returns its path; InputError when the disk says no."""
-    content = json.dumps(encode_record(surroundings), sort_keys=True).encode() + b"\n" + pickled
+    content = json.dumps(encode_record(state), sort_keys=True).encode() + b"\n" + pickled
     folder = root / FOLDER
     path = folder / f"{sha256(content).hexdigest()}.pickle"
     temporary = folder / f".tmp-{os.getpid()}-{uuid.uuid4().hex[:12]}"

@@ -28,7 +28,7 @@ from typing import Any, cast
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
 from ligerdiag.compile.cases.live_functions import forget_kernels, read_function_file, register_pytree_class
-from ligerdiag.compile.cases.normalize import settle_case
+from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.errors import (
     CaseError,
     InputError,
@@ -130,7 +130,7 @@ class CaseLoader:
         case = self.load(source).get(case_id)
         if case is None:
             raise InputError(f"`{source}` has no case `{case_id}` any more")
-        return settle_case(case)
+        return normalize_case(case)
 
     def compute_dependencies(self) -> dict[str, str]:
         """Files of the project that are imported by now, to their sha256 when they were first seen here."""
@@ -195,7 +195,7 @@ def _describe_expected(expected: str | Mapping[str, str]) -> str | dict[str, str
 
 def _read_cases(source: Source) -> object:
     if source.pickled:
-        return _load_live_case(source)
+        return _read_live_case(source)
     if source.module:
         module_name, name = source.module.split(":")
         module = _import(source, module_name)
@@ -211,7 +211,7 @@ def _read_cases(source: Source) -> object:
     return getattr(module, found[0])
 
 
-def _load_live_case(source: Source) -> Case:
+def _read_live_case(source: Source) -> Case:
     try:
         return load_live_case(source)
     except LigerdiagError:
@@ -228,14 +228,14 @@ def _index_cases(value: object, source: Source) -> dict[str, Case]:
             raise InputError(f"expected a Case in `{source}` but got a {type(item).__name__}")
         if item.id in cases:
             raise InputError(f"`{source}` defines the case `{item.id}` twice: give them different params")
-        cases[item.id] = item if source.pickled else _settle(item)
+        cases[item.id] = item if source.pickled else _try_normalize(item)
     return cases
 
 
-def _settle(case: Case) -> Case:
+def _try_normalize(case: Case) -> Case:
     """Returns the case as it is compiled; one that cannot be is left as it is, and says why when it is looked for."""
     try:
-        return settle_case(case)
+        return normalize_case(case)
     except LigerdiagError:
         return case
 
@@ -336,34 +336,34 @@ _settings: dict[str, object] = {}
 
 def list_live_files(source: Source) -> tuple[str, ...]:
     """Returns the files that the case depends on beside what is imported."""
-    surroundings, _ = read_function_file(Path(source.pickled))
-    return (source.pickled, *(file for file in surroundings.files if Path(file).is_file()))
+    state, _ = read_function_file(Path(source.pickled))
+    return (source.pickled, *(file for file in state.files if Path(file).is_file()))
 
 
 def load_live_case(source: Source) -> Case:
-    """Unpickles the case with its surroundings. Raises InputError, and any exception of the user's modules."""
-    surroundings, pickled = read_function_file(Path(source.pickled))
+    """Unpickles the case with its state. Raises InputError, and any exception of the user's modules."""
+    state, pickled = read_function_file(Path(source.pickled))
     python = "{}.{}".format(*sys.version_info)
-    if surroundings.python != python:
+    if state.python != python:
         raise InputError(
-            f"`{source}` was made by Python {surroundings.python} and the toolchain has Python {python}:"
+            f"`{source}` was made by Python {state.python} and the toolchain has Python {python}:"
             f" write it as a case in a file, see `ligerdiag init`"
         )
-    sys.path += [folder for folder in surroundings.path if folder not in sys.path]
-    _apply_settings(surroundings.settings)
+    sys.path += [folder for folder in state.path if folder not in sys.path]
+    _apply_settings(state.settings)
     stream = io.BytesIO(pickled)
     arguments: Any = pickle.load(stream)
     case: Case = pickle.load(stream)
     for kind, fields, functions in pickle.load(stream):
         register_pytree_class(kind, fields, functions)
-    return settle_case(replace(case, args=arguments), frozenset(surroundings.donated))
+    return normalize_case(replace(case, args=arguments), frozenset(state.donated))
 
 
 def forget_live_case() -> None:
     """Undoes what loading one did to this process."""
     forget_kernels()
     if _settings:
-        _update(_settings)
+        _update_settings(_settings)
         _settings.clear()
 
 
@@ -371,10 +371,10 @@ def _apply_settings(settings: Mapping[str, object]) -> None:
     config: Any = importlib.import_module("jax").config
     changed = {name: value for name, value in settings.items() if getattr(config, name, value) != value}
     _settings.update({name: getattr(config, name) for name in changed})
-    _update(changed)
+    _update_settings(changed)
 
 
-def _update(settings: Mapping[str, object]) -> None:
+def _update_settings(settings: Mapping[str, object]) -> None:
     config: Any = importlib.import_module("jax").config
     for name, value in settings.items():
         config.update(name, value)

@@ -24,13 +24,13 @@ _SECOND_MOMENT_FIELD = "v"
 """Of a class alone: in a dictionary it is as often attention's value."""
 
 
-def settle_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
+def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
     """Returns the case by 1 to 3; InputError for an argument that is none. donated: positions beside those of the
     function."""
     unwrapped = unwrap_jitted(case.function, case.args)
     meshes: list[Mapping[str, int]] = []
     arguments = tuple(
-        _settle_argument(value, f"argument {position} of `{case.id}`", meshes)
+        _normalize_argument(value, f"argument {position} of `{case.id}`", meshes)
         for position, value in enumerate(unwrapped.arguments)
     )
     donated |= unwrapped.donated
@@ -45,8 +45,8 @@ def _donate(path: object, arg: Arg) -> Arg:
     return replace(arg, donate=True)
 
 
-def _settle_argument(value: Any, place: str, meshes: list[Mapping[str, int]]) -> Any:
-    def settle(path: Any, leaf: Any) -> Arg:
+def _normalize_argument(value: Any, place: str, meshes: list[Mapping[str, int]]) -> Any:
+    def normalize(path: Any, leaf: Any) -> Arg:
         arg = _make_arg(leaf, place, meshes)
         match arg.draw:
             case Draw(kind="usual") as draw if "float" in arg.dtype and any(map(_is_second_moment, path)):
@@ -54,7 +54,7 @@ def _settle_argument(value: Any, place: str, meshes: list[Mapping[str, int]]) ->
             case _:
                 return arg
 
-    return _map(settle, value)
+    return _map(normalize, value)
 
 
 def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:

@@ -27,15 +27,15 @@ import jax
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.call_records import RefStore
+from ligerdiag.compile.lowering.intent_jax import STORED, read_form
 from ligerdiag.compile.lowering.jax_versions import get_type
-from ligerdiag.compile.lowering.snapshots import STORED, read_form
 from ligerdiag.compile.lowering.tags import (
     drop_call_name,
-    put_location,
     read_call_name,
     read_name,
     read_tag,
     rename_location,
+    set_location,
     strip_tag,
     walk_operations,
 )
@@ -79,10 +79,10 @@ def find_stores(module: Any, sites: Mapping[str, SourceLine]) -> tuple[RefStore,
 
 def drop_call_names(module: Any) -> None:
     """Takes the names out of the locations of the module's operations, in place."""
-    for operation in reversed(list(walk_operations(module.operation))):  # inner ones first: see `put_location`
+    for operation in reversed(list(walk_operations(module.operation))):  # inner ones first: see `set_location`
         name = read_name(operation.location) or ""
         if read_call_name(name):
-            put_location(operation, rename_location(operation.location, drop_call_name(name), module.context))
+            set_location(operation, rename_location(operation.location, drop_call_name(name), module.context))
 
 
 def _name_bind(bind: Callable[..., Any], sites: dict[str, SourceLine], *, marks: bool) -> Callable[..., Any]:

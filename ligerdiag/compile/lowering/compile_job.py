@@ -56,7 +56,7 @@ from ligerdiag.compile.cases.arguments import build_mesh
 from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.jax_versions import assume_capability
-from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
+from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
@@ -104,7 +104,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     with import_as(request.description, build_mesh({}, request.description).devices.flat):
         loader.load(request.source)
     case = loader.find_case(request.source, request.case_id)
-    begin = _compute_size(log)
+    begin = _measure_log(log)
     program = lower_case(case, request.description, request.compute_capability, ties=request.ties)
     key = compute_key(request, program, loader.compute_dependencies())
     store = Path(request.artifacts)
@@ -195,7 +195,7 @@ def make_artifact(
     unoptimized, optimized, thunks = _find_dumped(dump)
     live = find_live_tags(unoptimized.read_bytes())
     live |= {step.tag for body in program.bodies if body.tag in live for step in body.steps}
-    calls = settle_calls(program.traced_calls, program.lowered_calls, live, program.dropped_calls)
+    calls = compute_kernel_calls(program.traced_calls, program.lowered_calls, live, program.dropped_calls)
     as_written = converted[0] if converted else convert_to_hlo(program.as_written)
     (directory / AS_WRITTEN).write_bytes(drop_module_id(as_written))
     if as_lowered := convert_to_hlo(program.as_lowered):
@@ -219,12 +219,12 @@ def make_artifact(
     (directory / READERS).write_text(render_readers(program.readers), encoding="utf-8")
     provenance = _describe(request, program, compiled, key, compile_seconds)
     (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
-    _compute_size(log)
+    _measure_log(log)
     (directory / LOG).write_bytes(log.read_bytes()[begin:])
     return compiled
 
 
-def _compute_size(log: Path) -> int:
+def _measure_log(log: Path) -> int:
     """Bytes that are in the log by now."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -251,7 +251,7 @@ def _compile(
         compiled, opaque = None, list[int]()
         while compiled is None:
             try:
-                with tag_shards(program.bodies) as opaque, nullcontext() if runs else _answer(program, request):
+                with tag_shards(program.bodies) as opaque, nullcontext() if runs else _answering(program, request):
                     compiled = program.lowered.compile(compiler_options=options)
             except Exception as fault:
                 remedy = find_remedy(str(fault), options, request.flags)
@@ -267,7 +267,7 @@ def _compile(
 
 
 @contextmanager
-def _answer(program: LoweredCase, request: CompileRequest) -> Generator[None]:
+def _answering(program: LoweredCase, request: CompileRequest) -> Generator[None]:
     """Answers what a `custom_partitioning` asks, whose function XLA has traced and lowered while it compiles."""
     with answer_as(program.assignment, request.description), assume_capability(request.compute_capability):
         yield

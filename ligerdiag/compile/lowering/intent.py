@@ -37,7 +37,7 @@ from typing import Any
 import jax
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.lowering.snapshots import (
+from ligerdiag.compile.lowering.intent_jax import (
     CUSTOM,
     SNAPSHOT,
     Form,
@@ -53,7 +53,7 @@ from ligerdiag.compile.lowering.tags import read_tag
 from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.module import ADDED_BARRIER
 
-_KEPT = frozenset({
+_NEVER_FOLDED = frozenset({
     "stablehlo.constant", "stablehlo.iota", "stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution",
     "stablehlo.reduce", "stablehlo.custom_call", "stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return",
     "stablehlo.optimization_barrier", "stablehlo.sort", "stablehlo.gather", "stablehlo.scatter", "stablehlo.tuple",
@@ -87,7 +87,7 @@ def _protect(operation: Any) -> None:
                 _protect(op)
                 if op.name == "stablehlo.custom_call" and (_carries_kernel(op) or _is_dead(op)):
                     op.attributes["has_side_effect"] = ir.BoolAttr.get(True)
-                if op.name.startswith("stablehlo.") and op.name not in _KEPT and len(op.results) == 1:
+                if op.name.startswith("stablehlo.") and op.name not in _NEVER_FOLDED and len(op.results) == 1:
                     _put_barrier(op, inner[position + 1])
 
 
@@ -161,7 +161,7 @@ class IntentTrace:
         """Returns whether this trace holds the author's intent, and does not only take notes."""
         return self.forms is not None
 
-    def see_kernel(self, operands: Sequence[Any]) -> None:
+    def note_kernel(self, operands: Sequence[Any]) -> None:
         """Takes note of a kernel call."""
         self._epoch += 1
         self.in_shards = self.in_shards or _has_named_axes()
@@ -230,11 +230,11 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
     with (
         wrapped(_custom_vjp(), "__call__", lambda call: _mark_backward(call, marks)),
         wrapped(_partial_eval().JaxprTrace, "instantiate_const", lambda method: _mark_residuals(method, marks)),
-        wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
+        wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _skip_custom(method, marks)),
         watch_splits(marks),
-        _watched(kernel_primitives, marks),
-        _copied(marks),
-        _replaced_rule(marks),
+        _noted_kernels(kernel_primitives, marks),
+        _snapshots_for_copies(marks),
+        _pinned_checkpoint(marks),
         keep_calls(kernel_primitives if marks.is_marked else ()),
         stack_slices(marks),
         keep_in_loops(marks),
@@ -279,7 +279,7 @@ def _mark_residuals(instantiate: Callable[..., Any], marks: IntentTrace) -> Call
     return instantiated
 
 
-def _pass_custom(process: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
+def _skip_custom(process: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
     """The residuals of a custom_vjp are not copied, for `JaxprTrace.default_process_primitive`."""
     del marks
 
@@ -304,7 +304,7 @@ def _named_like(function: Callable[..., Any], other: Callable[..., Any]) -> Call
 
 
 @contextmanager
-def _replaced_rule(marks: IntentTrace) -> Generator[None]:
+def _pinned_checkpoint(marks: IntentTrace) -> Generator[None]:
     rules = _partial_eval().custom_partial_eval_rules
     remat = importlib.import_module("jax._src.ad_checkpoint").remat_p
     original = rules[remat]
@@ -316,13 +316,13 @@ def _replaced_rule(marks: IntentTrace) -> Generator[None]:
 
 
 @contextmanager
-def _watched(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
+def _noted_kernels(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
     before = [primitive.__dict__.get("bind") for primitive in primitives]
 
     def watch(bind: Any) -> Any:
         def bound(*args: Any, **params: Any) -> Any:
             results = bind(*args, **params)
-            marks.see_kernel(args)
+            marks.note_kernel(args)
             return results
 
         return bound
@@ -340,7 +340,7 @@ def _watched(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
 
 
 @contextmanager
-def _copied(marks: IntentTrace) -> Generator[None]:
+def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
     """8 above: copies that the author asks for are snapshots."""
     primitive: Any = getattr(importlib.import_module("jax._src.lax.lax"), "copy_p", None)
     if primitive is None:

@@ -132,7 +132,7 @@ def find_live_tags(unoptimized: bytes) -> frozenset[int]:
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
 
-def settle_calls(
+def compute_kernel_calls(
     traced: Sequence[TracedCall],
     lowered: Sequence[LoweredCall],
     live: frozenset[int],

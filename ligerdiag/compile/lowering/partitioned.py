@@ -29,16 +29,16 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from ligerdiag.compile.lowering.intent_jax import WRITES, wrapped
 from ligerdiag.compile.lowering.kernel_calls import read_config
-from ligerdiag.compile.lowering.snapshots import WRITES, wrapped
 from ligerdiag.compile.lowering.tags import (
     find_target,
     iterate_lines,
     match_keys,
-    put_location,
     read_name,
     read_tag,
     rename_location,
+    set_location,
     strip_tag,
     walk_operations,
 )
@@ -49,7 +49,7 @@ _LIBRARIES = ("jax._src.custom_partitioning", "jax.experimental.custom_partition
 _BUILD = "build_mlir_module_helper"
 """JAX's function that lowers the shards' function."""
 _ROOT = "main"
-_LEFT = frozenset({
+_NOT_OUTLINED = frozenset({
     "func.return", "stablehlo.constant", "stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all",
     "stablehlo.collective_broadcast", "stablehlo.collective_permute", "stablehlo.partition_id", "stablehlo.reduce_scatter",
     "stablehlo.replica_id", "stablehlo.send", "stablehlo.recv",
@@ -113,7 +113,7 @@ def lower_whole() -> Generator[None]:
     replaced = _lower_to_call(entry if is_bare else entry.rule, rules)
     rules._lowerings[primitive] = replaced if is_bare else type(entry)(replaced, entry.inline)
     try:
-        with wrapped(primitive, "abstract_eval", _hand_on_effects):
+        with wrapped(primitive, "abstract_eval", _keep_write_effect):
             yield
     finally:
         rules._lowerings[primitive] = entry
@@ -131,7 +131,7 @@ def _lower_to_call(rule: Callable[..., Any], rules: Any) -> Callable[..., Any]:
     return lower
 
 
-def _hand_on_effects(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+def _keep_write_effect(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """JAX takes a `custom_partitioning` to have no effects: its kernels are kept like others, see 5 of `intent`."""
 
     def evaluated(*avals: Any, call: Any, **params: Any) -> Any:
@@ -299,10 +299,10 @@ def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
                 name = strip_tag(read_name(operation.location) or "")
                 if twin is not None and not step.leads:
                     name = "".join(f"#ld{tag}/" for tag in twin.calls or ()) + f"{name}#ld{twin.tag}"
-                put_location(operation, rename_location(operation.location, name, module.context))
+                set_location(operation, rename_location(operation.location, name, module.context))
             block = functions[_ROOT].regions[0].blocks[0]
             for position, view in enumerate(list(block)):
-                if view.operation.name not in _LEFT:
+                if view.operation.name not in _NOT_OUTLINED:
                     _outline(module, view.operation, f"ligerdiag_{position}")
     except Exception as fault:
         traceback.print_exception(fault)

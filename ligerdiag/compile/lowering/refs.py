@@ -28,8 +28,8 @@ from typing import Any
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.call_records import MovedRef, RefMove
+from ligerdiag.compile.lowering.intent_jax import wrapped
 from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
-from ligerdiag.compile.lowering.snapshots import wrapped
 from ligerdiag.compile.lowering.tags import read_call_name
 from ligerdiag.compile.lowering.traced_calls import compute_kernel_name, list_jaxprs, read_traceback
 from ligerdiag.errors import describe_fault
@@ -134,14 +134,14 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
     notes = RefNotes(sites=sites, lacking=tuple([name for name, is_there in there.items() if not is_there]))
     with ExitStack() as stack:
         if frames is not None:
-            stack.enter_context(wrapped(frames, "to_jaxpr", lambda method: _looking(method, notes)))
+            stack.enter_context(wrapped(frames, "to_jaxpr", lambda method: _noting_makers(method, notes)))
         if there[_EVALUATION]:
             trace = evaluation.JaxprTrace
             stack.enter_context(wrapped(trace, "process_primitive", lambda method: _following(method, notes)))
         for name in splits[-1:]:  # the one calls the other
             stack.enter_context(wrapped(evaluation, name, lambda function: _comparing(function, notes)))
         if there[_LOOPS]:
-            stack.enter_context(wrapped(loops, _LOOPS, lambda function: _taking_out(function, notes)))
+            stack.enter_context(wrapped(loops, _LOOPS, lambda function: _hoisting(function, notes)))
         with blame_refs(notes):
             yield notes
 
@@ -154,19 +154,19 @@ def blame_refs(notes: RefNotes) -> Generator[None]:
     except Exception as fault:
         said = " ".join(str(fault).split())
         if notes.made is not None and any(known in said for known in _FAULTS):
-            setattr(fault, _CURE, f"{notes.made.file}:{notes.made.line}")
+            setattr(fault, _REF_PLACE, f"{notes.made.file}:{notes.made.line}")
         raise
 
 
 _FAULTS = ("does not have a corresponding jaxpr input", "mutable array references cannot be returned")
 """What JAX says of a function that it has taken apart so that a Ref is made on one side and used on the other. Its traceback
 does not say where: it has no frames of JAX's own."""
-_CURE = "__ligerdiag_cure__"
+_REF_PLACE = "__ligerdiag_cure__"
 
 
 def explain_refs(fault: BaseException) -> str:
     """Returns the message of a fault of JAX's that is about a Ref which it has moved; empty for another one."""
-    place: object = getattr(fault, _CURE, None)
+    place: object = getattr(fault, _REF_PLACE, None)
     if place is None:
         return ""
     said = " ".join(str(fault).split()).partition(". ")[0]
@@ -177,7 +177,7 @@ def explain_refs(fault: BaseException) -> str:
     )
 
 
-def _looking(make: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
+def _noting_makers(make: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
     def made(self: Any, trace: Any, *args: Any, **kwargs: Any) -> Any:
         jaxpr, values = make(self, trace, *args, **kwargs)
         outer = getattr(trace, "parent_trace", None)
@@ -292,11 +292,11 @@ def _list_functions(primitive: Any, params: Mapping[str, Any]) -> list[Any]:
     return found
 
 
-def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
+def _hoisting(hoist: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
     """A Ref that each iteration makes anew, and that all of them get once it is made before the loop."""
 
-    def taken_out(jaxpr: Any, known_consts: Any, *args: Any, **kwargs: Any) -> Any:
-        result = take_out(jaxpr, known_consts, *args, **kwargs)
+    def hoisted(jaxpr: Any, known_consts: Any, *args: Any, **kwargs: Any) -> Any:
+        result = hoist(jaxpr, known_consts, *args, **kwargs)
         try:
             new_jaxpr, new_consts = result[0], result[1]
             own = {id(value) for value in known_consts}
@@ -307,7 +307,7 @@ def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., 
             notes.doubt(fault)
         return result
 
-    return taken_out
+    return hoisted
 
 
 def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> None:
@@ -373,7 +373,7 @@ def _compare(body: Any, staged: Any, notes: RefNotes) -> None:
             and not any(other.primitive is one.primitive and _is_same(other, one) for other in kept)
         ]
         for write in gone:
-            after = [one for one in reads if _stands_behind(body, write, one)]
+            after = [one for one in reads if _comes_after(body, write, one)]
             if after:
                 made, read = (_describe_equation(one, notes) for one in (making, after[0]))
                 for one in _list_uses([write], reference):
@@ -385,7 +385,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return one.source_info is other.source_info or (bool(one.outvars) and one.outvars == other.outvars)
 
 
-def _stands_behind(body: Any, write: Any, read: Any) -> bool:
+def _comes_after(body: Any, write: Any, read: Any) -> bool:
     places = {id(one): number for number, one in enumerate(body.eqns)}
     found = [number for number, one in enumerate(body.eqns) if _is_same(one, read) and one.primitive is read.primitive]
     return any(number > places[id(write)] for number in found)

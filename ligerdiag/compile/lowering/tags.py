@@ -74,15 +74,15 @@ def iterate_lines(location: Any) -> Iterator[tuple[str, int]]:
             return
 
 
-def put_location(operation: Any, location: Any) -> None:
+def set_location(operation: Any, location: Any) -> None:
     """Gives the operation this location. The handle is not to be used afterwards: it may stand for an erased operation."""
     try:
         operation.location = location
     except AttributeError:
-        make_anew(operation, location)
+        replace_operation(operation, location)
 
 
-def make_anew(
+def replace_operation(
     operation: Any, location: Any, *, more_operands: Sequence[Any] = (), more_results: Sequence[Any] = ()
 ) -> Any:
     """Replaces an operation by one like it, with further operands and result types after its own."""
@@ -133,7 +133,7 @@ _EVALUATED = "eval_jaxpr/"
 """In a name, once for each time that JAX has run the operation's jaxpr: in one trace more often than in another."""
 _CALL_STEP = re.compile(rf"{CALL_NAME.pattern}/?")
 
-_NAMED = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
+_TYPED_BY_CONTENTS = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
 """Operations that pass on what the operations inside need, which is more in one trace than in the other."""
 
 
@@ -211,14 +211,14 @@ def _strip_number(name: str) -> str:
 def _put_tags(module: ir.Module, operations: Sequence[Any], numbers: Sequence[int]) -> None:
     for operation, number in reversed(
         list(zip(operations, numbers, strict=True))
-    ):  # inner ones first: see put_location
-        put_location(operation, _tag_location(operation.location, number, module.context))
+    ):  # inner ones first: see set_location
+        set_location(operation, _tag_location(operation.location, number, module.context))
 
 
 def _read_key(operation: Any) -> _Key:
     """Returns the key that two traces of the same operation share."""
     kind = "func.call" if find_target(operation) == PARTITIONED else operation.name
-    types = () if kind in _NAMED else tuple([str(result.type) for result in operation.results])
+    types = () if kind in _TYPED_BY_CONTENTS else tuple([str(result.type) for result in operation.results])
     return kind, _strip_number(read_name(operation.location) or "").replace(_EVALUATED, ""), types
 
 

@@ -29,10 +29,10 @@ from ligerdiag.artifacts.call_records import Readers, TieSite
 from ligerdiag.compile.lowering.kernel_calls import LoweredCall
 from ligerdiag.compile.lowering.tags import (
     iterate_lines,
-    make_anew,
     read_name,
     read_tag,
     rename_location,
+    replace_operation,
     strip_tag,
     walk_operations,
 )
@@ -78,7 +78,7 @@ class Use:
     """The reason why the call's result is not available there; empty when it is."""
 
 
-class Program:
+class SharedStorage:
     """The place of each operation of a module, by its tag, and the values that share storage."""
 
     def __init__(self, module: Any) -> None:
@@ -95,7 +95,7 @@ class Program:
         for path, operation in _walk_paths(module.operation, ()):
             self._add(read_tag(operation), path, operation)
         self._above: dict[Any, Any] = {}
-        self._settled: set[int] = set()
+        self._joined: set[int] = set()
         for function in self._functions.values():
             self._join_names(function)
 
@@ -109,7 +109,7 @@ class Program:
         """Yields the uses of the call's operand after it."""
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
-    def is_handed_on(self, tag: int, operand: int) -> str:
+    def explain_hand_on(self, tag: int, operand: int) -> str:
         """Returns why a copy of this operand would not only be read: the function that passes it on; empty if none
         does."""
         if self.operations[tag].name != CALL:
@@ -122,7 +122,7 @@ class Program:
                     return f"the function `{name}` hands it to a kernel, which would get a copy"
                 if self.operations[user].name == RETURN:
                     return f"the function `{name}` returns it, and would return a copy"
-                if reason := self.is_handed_on(user, number):
+                if reason := self.explain_hand_on(user, number):
                     return reason
         return ""
 
@@ -144,7 +144,7 @@ class Program:
         inputs = [number for number, value in enumerate(arguments) if value in escaping]
         outputs = [number for number, value in enumerate(returned) if value in escaping]
         if len(self.paths[at]) > 2:
-            trouble = trouble or self._blame(at)
+            trouble = trouble or self._describe_region(at)
         for call in self._calls.get(function, ()) if inputs or outputs else ():
             operation = self.operations[call]
             outer = [operation.operands[number] for number in inputs] + [operation.results[n] for n in outputs]
@@ -157,10 +157,10 @@ class Program:
         depth = next((d for d, (one, other) in enumerate(zip(path, call, strict=False)) if one != other), None)
         is_after = depth is not None and path[depth][:2] == call[depth][:2] and path[depth] > call[depth]
         if is_after:
-            return "" if depth == len(call) - 1 else self._blame(at)
+            return "" if depth == len(call) - 1 else self._describe_region(at)
         return "it reads, before the kernel, what an earlier iteration of the loop overwrote" if is_inside else None
 
-    def _blame(self, at: int) -> str:
+    def _describe_region(self, at: int) -> str:
         around = self.operations[self._tags[self.paths[at][:-1]]]
         return f"the kernel is inside of a `{around.name}`: what it returns is not to be had outside"
 
@@ -201,9 +201,9 @@ class Program:
 
     def _join_names(self, function: int) -> None:
         """Makes the result of each call in the function, and what it is another name for, one."""
-        if function in self._settled:
+        if function in self._joined:
             return
-        self._settled.add(function)
+        self._joined.add(function)
         for tag in self._calls_in.get(function, ()):
             call = self.operations[tag]
             callee = self._functions[_read_callee(call)]
@@ -302,7 +302,7 @@ def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[Lo
     """Returns the readers of the tagged module; never raises, says what is in the way instead."""
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
-        program = Program(module)
+        program = SharedStorage(module)
         found = [
             _describe(program, use, names.get(call, ""), call, operand)
             for call in program.kernels()
@@ -321,7 +321,7 @@ def find_floating_output(call: Any) -> Any:
     return next((result for result in call.results if _FLOATING.match(_split_type(result)[1])), None)
 
 
-def _describe(program: Program, use: Use, kernel: str, call: int, operand: int) -> TieSite:
+def _describe(program: SharedStorage, use: Use, kernel: str, call: int, operand: int) -> TieSite:
     kernel_call, reader = program.operations[call], program.operations[use.tag]
     value = reader.operands[use.operand]
     dimensions, element = _split_type(value)
@@ -332,7 +332,7 @@ def _describe(program: Program, use: Use, kernel: str, call: int, operand: int) 
     elif find_floating_output(kernel_call) is None:
         trouble = "the kernel returns no floating-point array to tie with"
     else:
-        trouble = use.untieable or program.is_handed_on(use.tag, use.operand)
+        trouble = use.untieable or program.explain_hand_on(use.tag, use.operand)
     path = "/".join(str(tag) for tag in (*use.through, call))
     return TieSite(
         id=f"{path}.{operand}:{use.tag}.{use.operand}",
@@ -362,7 +362,7 @@ def _name_type(element: str) -> str:
     return f"s{element[1:]}" if re.match(r"i\d", element) else element.replace("ui", "u").lower()
 
 
-NAME = "ligerdiag tie"
+_NAME = "ligerdiag tie"
 _LISTED = 8
 _NARROW = re.compile(r"b?f16$")
 
@@ -375,9 +375,9 @@ def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) ->
     wanted = _choose(readers, ids, case_id)
     try:
         with module.context, ir.Location.unknown():
-            weaver = _Weaver(module)
+            writer = _TieWriter(module)
             for reader in wanted:
-                weaver.tie(reader)
+                writer.tie(reader)
     except Exception as fault:
         traceback.print_exception(fault)
         raise CompileError(f"case `{case_id}` cannot be tied with this jaxlib: {describe_fault(fault)}") from fault
@@ -398,7 +398,7 @@ def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]
     return [reader for reader in readers.found if reader.id in set(ids)]
 
 
-class _Weaver:
+class _TieWriter:
     """The operations of the module by the tags that they had, while the module changes."""
 
     def __init__(self, module: Any) -> None:
@@ -451,7 +451,7 @@ class _Weaver:
 
     def _replace(self, operation: Any, **more: list[Any]) -> None:
         tag = next(tag for tag, one in self._operations.items() if one == operation)
-        self._operations[tag] = make_anew(operation, operation.location, **more)
+        self._operations[tag] = replace_operation(operation, operation.location, **more)
 
     def _find_function(self, operation: Any) -> Any:
         while operation.name != FUNCTION:
@@ -511,4 +511,4 @@ def _derive_location(operation: Any, otherwise: Any) -> Any:
     if not name:
         location = otherwise.location
         name = strip_tag(read_name(location) or "")
-    return rename_location(location, f"{name}/{NAME}" if name else NAME, location.context)
+    return rename_location(location, f"{name}/{_NAME}" if name else _NAME, location.context)

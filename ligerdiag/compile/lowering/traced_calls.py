@@ -92,12 +92,12 @@ def watch_rules() -> Generator[None]:
     """Notes inside the context which function is traced, and which rule."""
     with ExitStack() as stack:
         for kind, rule in _RULES:
-            stack.enter_context(_watched(kind, rule))
+            stack.enter_context(_watched_rule(kind, rule))
         yield
 
 
 @contextmanager
-def _watched(kind: Any, rule: str) -> Generator[None]:
+def _watched_rule(kind: Any, rule: str) -> Generator[None]:
     original = kind.__call__
 
     @functools.wraps(original)

@@ -17,7 +17,7 @@ from jax.interpreters import ad, batching, mlir
 
 from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
 
-NAME = "ligerdiag_snapshot"
+_NAME = "ligerdiag_snapshot"
 
 type Form = tuple[tuple[int, ...], str]
 """Shape and dtype of an array."""
@@ -72,7 +72,7 @@ def _untyped(module: object) -> Any:
     return module
 
 
-SNAPSHOT = _make_primitive(NAME)
+SNAPSHOT = _make_primitive(_NAME)
 STORED = _make_primitive("ligerdiag_stored")
 """What is stored into a Ref, see `refs`."""
 
@@ -125,9 +125,9 @@ def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any
         if not any(references):
             known, staged, count = _save_results(known, staged, count, marks)
         if marks.is_marked:
-            staged = _untie(staged)
+            staged = _drop_tangent_ties(staged)
             wanted = [is_unknown for is_unknown, there in zip(unknown, instantiated, strict=True) if there]
-            staged, done = _settle_dropped(staged, _list_dropped(staged, wanted), jaxpr, marks)
+            staged, done = _restore_dropped(staged, _list_dropped(staged, wanted), jaxpr, marks)
             known, staged = _restore_effect(known, ()), _restore_effect(staged, done)
         return known, staged, unknown, instantiated, count, *references
 
@@ -141,7 +141,7 @@ def _drop_effect(jaxpr: Any) -> Any:
     return jaxpr.replace(eqns=equations, effects={*jaxpr.effects} - {WRITES})
 
 
-def _untie(jaxpr: Any) -> Any:
+def _drop_tangent_ties(jaxpr: Any) -> Any:
     """Returns the jaxpr without the ties of a custom_vjp's tangents to its results: JAX 0.4 makes them, and forgets the
     results when it transposes the tangents."""
     ties = "tie"
@@ -159,7 +159,7 @@ def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
     return [one for one in calls if not any(id(result) in kept for result in one.outvars)]
 
 
-def _settle_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver) -> tuple[Any, list[Any]]:
+def _restore_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver) -> tuple[Any, list[Any]]:
     """Returns the staged jaxpr, and which of these calls are not made again.
 
     What is an input of the body, the call of the forward pass has overwritten already, if it overwrites it. A call on inputs
@@ -352,16 +352,16 @@ def watch_splits(marks: Saver) -> Generator[None]:
         yield
 
 
-_RESULTS = "_jaxpr_forwarding"
+_FORWARDING = "_jaxpr_forwarding"
 """JAX's function from a jaxpr to the number of the input that each result is, or None."""
 
 
-_CARRIED = "num_carry"
+_CARRY_COUNT = "num_carry"
 """The caller's variable: how many of a scan's first results are its carry, which is handed on as a whole. `while_loop`,
 which takes no slices, has none."""
 
 
-_RESIDUALS = {"partial_eval_jaxpr_nounits_fwd": "fwd", "linearize_jaxpr": "allow_fwds"}
+_PARTIAL_EVALUATIONS = {"partial_eval_jaxpr_nounits_fwd": "fwd", "linearize_jaxpr": "allow_fwds"}
 """JAX's functions that take a body apart, and their argument which says of each input whether it may stand for what is
 kept of it. What is kept of an input that is no slice JAX moves out of the loop by itself."""
 
@@ -376,31 +376,31 @@ def stack_slices(marks: Saver) -> Generator[None]:
     with ExitStack() as stack:
         for name in ("pe", "ad"):
             if hasattr(loops, name):
-                stack.enter_context(wrapped(loops, name, lambda library: _Library(library, marks)))
+                stack.enter_context(wrapped(loops, name, lambda library: _LoopLibrary(library, marks)))
         yield
 
 
-class _Library:
+class _LoopLibrary:
     """A module of JAX's as the loops see it."""
 
     def __init__(self, library: Any, marks: Saver) -> None:
         self._library = library
         self._replaced: Mapping[str, Any] = {
-            name: _keep(getattr(library, name), flags, marks)
-            for name, flags in _RESIDUALS.items()
+            name: _keep_slices(getattr(library, name), flags, marks)
+            for name, flags in _PARTIAL_EVALUATIONS.items()
             if hasattr(library, name)
         }
-        if hasattr(library, _RESULTS):
-            self._replaced = {**self._replaced, _RESULTS: _return(getattr(library, _RESULTS), marks)}
+        if hasattr(library, _FORWARDING):
+            self._replaced = {**self._replaced, _FORWARDING: _return_slices(getattr(library, _FORWARDING), marks)}
 
     def __getattr__(self, name: str) -> Any:
         return self._replaced[name] if name in self._replaced else getattr(self._library, name)
 
 
-def _return(find: Callable[[Any], Sequence[int | None]], marks: Saver) -> Callable[[Any], Sequence[int | None]]:
+def _return_slices(find: Callable[[Any], Sequence[int | None]], marks: Saver) -> Callable[[Any], Sequence[int | None]]:
     def found(jaxpr: Any) -> Sequence[int | None]:
         sources = find(jaxpr)
-        carried = _read_of_caller(_CARRIED)
+        carried = _read_of_caller(_CARRY_COUNT)
         if not isinstance(carried, int):
             return sources
         results = getattr(jaxpr, "jaxpr", jaxpr).outvars
@@ -420,17 +420,17 @@ def _read_of_caller(name: str) -> object:
     return frame and frame.f_locals.get(name)
 
 
-def _keep(take_apart: Callable[..., Any], flags: str, marks: Saver) -> Callable[..., Any]:
-    def taken_apart(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
+def _keep_slices(split: Callable[..., Any], flags: str, marks: Saver) -> Callable[..., Any]:
+    def split_body(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(kwargs.get(flags), Sequence):
             allowed = cast("Sequence[bool]", kwargs[flags])
             inputs = getattr(jaxpr, "jaxpr", jaxpr).invars
             first = len(allowed) - len(inputs)  # constants of the body come before its inputs
             kept = [ok and not _is_stacked(one, marks) for ok, one in zip(allowed[first:], inputs, strict=True)]
             kwargs[flags] = [*allowed[:first], *kept]
-        return take_apart(jaxpr, *args, **kwargs)
+        return split(jaxpr, *args, **kwargs)
 
-    return taken_apart
+    return split_body
 
 
 def _is_stacked(value: Any, marks: Saver) -> bool:
@@ -438,7 +438,7 @@ def _is_stacked(value: Any, marks: Saver) -> bool:
     return form is not None and marks.copies(form)
 
 
-_TAKE_OUT = "_scan_known_hoisting"
+_HOIST = "_scan_known_hoisting"
 """JAX's function that takes the operations out. A JAX without it does so elsewhere, and this changes nothing."""
 
 
@@ -448,27 +448,27 @@ def keep_in_loops(marks: Saver) -> Generator[None]:
     loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     with ExitStack() as stack:
-        if hasattr(loops, _TAKE_OUT):
-            stack.enter_context(wrapped(loops, _TAKE_OUT, lambda function: _taking_out(function, marks)))
+        if hasattr(loops, _HOIST):
+            stack.enter_context(wrapped(loops, _HOIST, lambda function: _hoisting(function, marks)))
             stack.enter_context(
-                wrapped(evaluation.JaxprTrace, "process_primitive", lambda method: _staying(method, marks))
+                wrapped(evaluation.JaxprTrace, "process_primitive", lambda method: _staging_all(method, marks))
             )
         yield
 
 
-def _taking_out(take_out: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    def taken_out(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
+def _hoisting(hoist: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+    def hoisted(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
         before = marks.is_whole
         marks.is_whole = marks.is_marked and has_kernels(jaxpr)
         try:
-            return take_out(jaxpr, *args, **kwargs)
+            return hoist(jaxpr, *args, **kwargs)
         finally:
             marks.is_whole = before
 
-    return taken_out
+    return hoisted
 
 
-def _staying(process: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+def _staging_all(process: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
     def processed(self: Any, primitive: Any, tracers: Any, *rest: Any) -> Any:
         if marks.is_whole:
             tracers = [self.instantiate_const(self.to_jaxpr_tracer(one)) for one in tracers]
