@@ -1,7 +1,6 @@
-"""The compiler's counter: which cases are there, their artifacts on these targets, and the steps of a compile as steps
-of the run.
+"""Finds the cases that a user selects, and their artifacts for given targets; reports progress meanwhile.
 
-Both questions are answered from the cache's index where nothing has changed: without a worker, without jax.
+If nothing has changed, the cache's index gives both, without a worker and without JAX.
 """
 
 import os
@@ -35,7 +34,7 @@ from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environm
 from ligerdiag.workers.pool import Pool
 
 type OnBroken = Callable[[Source, LigerdiagError], None]
-"""Called with a source whose cases cannot be found, and why."""
+"""Called with a source whose cases cannot be found, and the reason."""
 
 _UNCHANGED = Variation()
 
@@ -51,7 +50,7 @@ _PARTS = (
     "model/case.py",
     "model/jobs.py",
 )
-"""Files and folders of ligerdiag that an artifact can depend on."""
+"""Files and folders of ligerdiag that decide what an artifact contains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ class CompileResult:
     artifact: Artifact | None
     error: LigerdiagError | None
     seconds: float
-    """Wall time from the job's start; 0 when cached."""
+    """Wall time since the job started; 0 if cached."""
     cached: bool
 
 
@@ -76,12 +75,12 @@ def discover_cases(
     on_event: OnProgress | None = None,
     on_broken: OnBroken | None = None,
 ) -> tuple[CaseSpec, ...]:
-    """Returns the cases that the selectors mean, each once, in their order.
+    """Returns the selected cases, each once, in the order of the selectors.
 
-    directory: what paths and modules are relative to, by default the current one. Raises InputError for a selector that
-    means nothing and for a size that no file asks for, CaseError for a file that does not import, CompileError when a
-    worker dies of it; of several sources `on_broken` gets those errors, if it is given, and the cases of the others are
-    returned.
+    directory: paths and modules are relative to it; by default the current one. on_broken: gets the errors of sources
+    if there are several, and the cases of the other sources are returned. Raises InputError for a selector that matches
+    nothing and for a size that no file asks for, CaseError for a file that does not import, CompileError if the worker
+    dies.
     """
     selections = parse_selectors(selectors, directory or Path.cwd())
     sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
@@ -127,7 +126,9 @@ def discover_cases(
 
 
 def _check_sizes(asked: set[str]) -> None:
-    """Raises InputError for a size that no case would have: its name is misspelt, or asked for by no import."""
+    """Raises InputError if a size was given that no file asks for: its name is misspelt, or the file asks for it only
+    later. asked: the names that the files ask for while they are imported.
+    """
     given = read_sizes()
     unknown = sorted(given.keys() - asked)
     if unknown:
@@ -144,9 +145,9 @@ def compile_cases(
     refresh: bool = False,
     on_event: OnProgress | None = None,
 ) -> Iterator[CompileResult]:
-    """Yields a result for each case on each target as it comes; what is in the cache comes first.
+    """Yields a result for each case on each target as soon as it exists; cached results come first.
 
-    Nothing that is wrong with one case is raised: it is in the result.
+    Errors of a case are not raised: they are in its result.
     """
     report = on_event or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
@@ -176,7 +177,7 @@ def compile_cases(
 def _compile_missing(
     missing: Sequence[tuple[CaseSpec, Target]], pool: Pool, variation: Variation, not_before: float
 ) -> Iterator[tuple[CaseSpec, Target] | CompileResult]:
-    """Yields each pair when its job starts and its result when it ends."""
+    """Yields each pair when its job starts, and its result when the job ends."""
     started: dict[int, float] = {}
     jobs = [make_compile_job(_make_request(pool, case, target, variation, not_before)) for case, target in missing]
     for number, future in pool.run_all(jobs):
@@ -206,7 +207,9 @@ def _finish(
     artifact = pool.cache.find_artifact(answer.key)
     if artifact is None:
         return None, CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")
-    pool.cache.keep_answer(_make_artifact_question(pool, case, target, variation), answer.dependencies, {"key": answer.key})
+    pool.cache.keep_answer(
+        _make_artifact_question(pool, case, target, variation), answer.dependencies, {"key": answer.key}
+    )
     return artifact, None
 
 
@@ -225,7 +228,7 @@ def _make_request(
 
 
 def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
-    """Returns the request to compile the case for the devices that are there, which XLA asks what they are."""
+    """Returns the request to compile the case for the devices of this machine, which XLA queries itself."""
     return CompileRequest(
         source=case.source,
         case_id=case.id,
@@ -244,8 +247,9 @@ def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
 
 
 def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
-    """Returns the cases in the index, or None; with `source`, which a worker will load, in place of the recorded
-    one."""
+    """Returns the cases in the index, or None. Their source is `source`, which a worker will load, rather than the
+    recorded one.
+    """
     answer = pool.cache.find_answer(_make_cases_question(pool.toolchain, source))
     try:
         cases = None if answer is None else read_record(tuple[CaseSpec, ...], answer, "cases")
@@ -263,15 +267,18 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
 
 
 def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:
-    """Returns the files of the project that an import of the source reads, to their sha256, once its cases were found;
-    empty where the cache says nothing of it."""
+    """Returns the project's files that an import of the source reads, with their sha256. Empty until its cases have
+    been found.
+    """
     return cache.find_dependencies(_make_cases_question(toolchain, source)) or {}
 
 
 def find_artifact_dependencies(
     source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Returns the same of an artifact that was compiled under these variables: it adds what is imported while traced."""
+    """Returns the files as `find_import_dependencies` does, and those imported while the case is traced, for an
+    artifact compiled with these environment variables.
+    """
     question = _make_question(source, case_id, target, toolchain=toolchain, variation=_UNCHANGED, environ=environ)
     return cache.find_dependencies(question) or {}
 
@@ -282,9 +289,7 @@ def _make_cases_question(toolchain: Toolchain, source: Source) -> dict[str, obje
 
 def _make_artifact_question(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
     toolchain = pool.toolchain
-    return _make_question(
-        case.source, case.id, target, toolchain=toolchain, variation=variation, environ=os.environ
-    )
+    return _make_question(case.source, case.id, target, toolchain=toolchain, variation=variation, environ=os.environ)
 
 
 def _make_question(
@@ -320,7 +325,7 @@ def _compute_circumstances(toolchain: Toolchain, environ: Mapping[str, str]) -> 
 
 @remember
 def compute_compile_fingerprint() -> str:
-    """Returns the sha256 of ligerdiag's own part in what an artifact holds, file names included."""
+    """Returns the sha256 of ligerdiag's own sources that decide what an artifact contains, file names included."""
     return compute_sources_sha256(_PARTS)
 
 
@@ -353,5 +358,5 @@ def _ignore(event: Progress) -> None:
 
 
 def make_toolchain_step(step: str) -> Progress:
-    """Returns the progress of a step of making a toolchain's environment."""
+    """Returns the progress event for a step of creating a toolchain's environment."""
     return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

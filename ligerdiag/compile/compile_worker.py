@@ -1,4 +1,4 @@
-"""Worker side: `python -m ligerdiag.compile.compile_worker` says which cases a source has, and compiles them."""
+"""The compile worker, `python -m ligerdiag.compile.compile_worker`: lists the cases of a source and compiles them."""
 
 from pathlib import Path
 
@@ -8,7 +8,9 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, before any file of the user's: see case_loader."""
+    """Imports jax and triton before any file of the user's, see `cases.loader`, and returns the function that answers
+    requests.
+    """
     from ligerdiag.compile.cases.device_queries import import_as, install_answers
     from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules
     from ligerdiag.compile.lowering.compile_job import compile_case

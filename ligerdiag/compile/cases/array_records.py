@@ -1,20 +1,10 @@
-"""Both sides: a live function out of `jax.jit`, its arrays as records, and what its pickle calls to rebuild what no
-pickle holds.
+"""Records an array as the fields of an `Arg`, and draws the numbers that replace its own; needs NumPy only.
 
-Both sides: an array as the record of an argument, and the numbers that replace its own.
-
-1. Integers and booleans are sent with their values: a range does not say which labels, ids and offsets are valid.
-2. Floats are sent with their values, too, as long as all of them together are small: no weights of a model are written
-   anywhere. Values with NaN in them are not written either.
-3. For other arrays, numbers are drawn: integers between the smallest and the largest, floats from the smallest to the
-   largest if none is negative, else normal ones of the same size.
-
-Worker side: functions that the pickle of a live function calls to rebuild objects that cannot be pickled.
-
-1. A kernel by value gets a module of its own, under a name that is made from its source: a replay looks kernels up by
-   module and name.
-2. Triton reads a kernel's source from its file. If the file does not have it (a notebook's cell, or a file that was
-   changed after its import), the lines that the caller's Triton had read replace it.
+A record keeps the values of integers and booleans, because a range does not say which labels, ids and offsets are
+valid. It keeps the values of floats as long as all of them together are small, so the weights of a model are never
+written to disk; arrays that contain NaN are not kept either. Other arrays get drawn numbers: integers between the
+smallest and the largest; floats from the smallest to the largest if none is negative, otherwise normally distributed
+ones of the same magnitude.
 """
 
 import sys
@@ -28,9 +18,9 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Draw, Values, read_mesh
 
 MAXIMUM_BYTES = 256 << 20
-"""Of an array whose numbers are looked at."""
+"""Size of the largest array whose numbers are inspected."""
 MAXIMUM_VALUE_BYTES = 64 << 20
-"""Of an array of integers, and of all arrays of floats together, that go with their values."""
+"""Bound on an array of integers, and on all arrays of floats together, that are recorded with their values."""
 _NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
 _INT32 = np.iinfo(np.int32)
 
@@ -41,18 +31,20 @@ _ZEROS = {"kind": "zeros"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayRecord:
+    """The parts of an `Arg` that describe an array."""
+
     fields: Mapping[str, Any]
-    """Of an `Arg`, but for its draw."""
+    """Fields of an `Arg`, except its draw."""
     draw: Mapping[str, object]
     """Fields of the `Draw` that replaces its numbers."""
     values: bytes | None
-    """Its numbers in its dtype, rows first; None where only the draw is to be used."""
+    """Its numbers in its dtype, in row-major order; None if only the draw is to be used."""
     mesh: Mapping[str, int]
-    """Axis to size of the mesh that it lies on; empty for one that lies on none."""
+    """Mesh axis to size; empty for an array without a mesh."""
 
 
 def is_array(value: Any) -> bool:
-    """Returns whether it is an array of NumPy or JAX, or JAX's record of one."""
+    """Whether it is an array of NumPy or JAX, or a `jax.ShapeDtypeStruct`."""
     if isinstance(value, np.ndarray | np.generic):
         return True
     library: Any = sys.modules.get("jax")
@@ -60,8 +52,9 @@ def is_array(value: Any) -> bool:
 
 
 def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
-    """Returns the array's record; InputError for a typed random key. float_bytes: of floats that may still go with
-    their values."""
+    """Returns the array's record. Raises InputError for a typed random key. float_bytes: how many bytes of floats may
+    still be recorded with their values.
+    """
     dtype = str(array.dtype)
     if dtype.startswith("key<"):
         raise InputError(
@@ -83,7 +76,9 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
 
 
 def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Axis to size: what is given, else what was found in the arguments' shardings; InputError where these differ."""
+    """Returns the mesh as axis to size: the given one, otherwise that of the arguments' shardings. Raises InputError if
+    these differ.
+    """
     if mesh is not None:
         return read_mesh(mesh)
     for one in found[1:]:
@@ -93,13 +88,13 @@ def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[
 
 
 def _has_x64() -> bool:
-    """Returns whether JAX computes in 64 bits in this process."""
+    """Whether JAX computes in 64 bits in this process."""
     library: Any = sys.modules.get("jax")
     return library is not None and bool(library.config.jax_enable_x64)
 
 
 def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
-    """Returns the partition and the mesh; empty ones for an array that lies on no mesh."""
+    """Returns partition and mesh; both are empty for an array without a mesh."""
     sharding = getattr(array, "sharding", None)
     spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
     if spec is None or mesh is None:
@@ -113,7 +108,7 @@ def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
 
 
 def _compute_draw(array: Any) -> Mapping[str, object]:
-    """Fields of a `Draw`."""
+    """Returns the fields of a `Draw` that resembles the array."""
     dtype = str(array.dtype)
     is_integer = "int" in dtype
     unknown: Mapping[str, object] = _UNKNOWN_INTEGERS if is_integer else _UNKNOWN_TRUTH if dtype == "bool" else {}
@@ -140,7 +135,9 @@ def _compute_draw(array: Any) -> Mapping[str, object]:
 
 
 def _read_values(array: Any, dtype: str, float_bytes: int) -> bytes | None:
-    """See 1 and 2; None as well for an array that is not at hand, such as a record or a shard of another process."""
+    """Returns the values to record, or None; also None for an array that is not available here, such as a
+    ShapeDtypeStruct or a shard of another process.
+    """
     is_exact = "int" in dtype or dtype == "bool"
     size = array.size * array.dtype.itemsize
     if not hasattr(array, "__array__") or not size or size > (MAXIMUM_VALUE_BYTES if is_exact else float_bytes):
@@ -155,17 +152,17 @@ def _read_values(array: Any, dtype: str, float_bytes: int) -> bytes | None:
 
 
 def _round(value: Any) -> float:
-    """To two digits: another draw of the same distribution is the same argument."""
+    """Rounds to two digits, so that another draw of the same distribution gives the same argument."""
     return float(f"{float(value):.2g}")
 
 
 def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes | None) -> Arg:
-    """Returns the argument for an array."""
+    """Returns the Arg for an array."""
     return Arg(**fields, draw=Draw(**draw) if values is None else Values(data=values))
 
 
 def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Returns an array of NumPy's, drawn in f32 and cast to the dtype."""
+    """Returns the numbers of a `Draw` as a NumPy array, drawn in f32 and cast to the dtype."""
     values: Any
     match _choose_kind(draw.kind, dtype):
         case "normal":

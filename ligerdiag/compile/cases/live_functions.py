@@ -1,9 +1,14 @@
-"""The file that carries a live function to a worker: a line of JSON, then three pickles: its
-arguments, its case, and the classes that have to be made pytree nodes.
+"""Carries a live function from the caller's process to a worker: the file, and the functions that its pickles call.
 
-1. It lies below the cache, under the sha256 of its content, and is written as a whole or not at all.
-2. A reader takes only what has the sha256 of its name: it is the file that this user's process wrote, and no other.
-3. Everything that has to stand before anything is unpickled is in the line: where modules are looked for, above all.
+The file has a line of JSON and then three pickles: the arguments, the case, and the classes to be registered as pytree
+nodes. The line has everything needed before unpickling, above all the import path. The file lies in the cache under the
+sha256 of its content and is written completely or not at all. A reader accepts only a file whose content has the sha256
+in its name.
+
+A pickle cannot hold a kernel, a function of `jax.jit` or a mesh with devices; it calls a `build_` function of this
+module instead. A kernel gets a module of its own, named after its source, because replay looks kernels up by module and
+name. Triton reads a kernel's source from its file. If the file does not contain it (a notebook's cell, or a file that
+changed after its import), the lines that the caller's Triton read replace those of the file.
 """
 
 import importlib
@@ -26,17 +31,17 @@ from ligerdiag.codec import FieldError, encode_record, parse_record
 from ligerdiag.errors import InputError, is_project_file
 
 FOLDER = "functions"
-"""Below the cache's root."""
+"""Name of the folder in the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """The parts of the caller's process that a worker needs, too."""
+    """The parts of the caller's process that a worker needs."""
 
     python: str
-    """Such as `3.12`: a function's code is that of one version."""
+    """Such as `3.12`: bytecode belongs to one version."""
     path: tuple[str, ...]
-    """Absolute folders where modules are looked for, after those of the worker."""
+    """Absolute folders in which modules are found, after those of the worker."""
     files: tuple[str, ...]
     """Absolute paths of the files that define what is pickled by value."""
     settings: Mapping[str, object]
@@ -46,7 +51,7 @@ class ProcessState:
 
 
 def write_function_file(root: Path, state: ProcessState, pickled: bytes) -> Path:
-    """Writes the file below the cache `root` and returns its path; InputError when the disk says no."""
+    """Writes the file into the cache at `root` and returns its path. Raises InputError if it cannot be written."""
     content = json.dumps(encode_record(state), sort_keys=True).encode() + b"\n" + pickled
     folder = root / FOLDER
     path = folder / f"{sha256(content).hexdigest()}.pickle"
@@ -63,7 +68,7 @@ def write_function_file(root: Path, state: ProcessState, pickled: bytes) -> Path
 
 
 def read_function_file(path: Path) -> tuple[ProcessState, bytes]:
-    """Reads a function file; raises InputError when it is gone or is another one."""
+    """Returns the state and the pickles of a function file. Raises InputError if it is missing or has other content."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -78,19 +83,20 @@ def read_function_file(path: Path) -> tuple[ProcessState, bytes]:
 
 
 WRAPPERS = ("__wrapped__", "fn", "_fun")
-"""Attributes under which decorators keep what they decorate."""
+"""Attributes in which decorators keep the decorated function."""
 MAXIMUM_WRAPPERS = 8
 
 
 def list_own_folders() -> tuple[str, ...]:
-    """Returns the entries of `sys.path` that belong neither to Python nor to installed packages, absolute, each
-    once."""
+    """Returns the entries of `sys.path` that belong neither to Python nor to installed packages, absolute, each once."""
     folders = [os.path.abspath(entry) for entry in sys.path]
     return tuple(dict.fromkeys(entry for entry in folders if os.path.exists(entry) and _is_own(entry)))
 
 
 def list_unimportable(root: str) -> tuple[ModuleType, ...]:
-    """Modules of the project that a worker with this root does not find under their name, or finds another file for."""
+    """Returns the project's modules that a worker with this root does not find by name, or for which it finds another
+    file.
+    """
     own = list_own_folders()
     path = [root, *(entry for entry in sys.path if os.path.abspath(entry) not in own), *own]
     return tuple(
@@ -104,7 +110,8 @@ def list_unimportable(root: str) -> tuple[ModuleType, ...]:
 
 
 def find_reference(value: Any, by_value: frozenset[str]) -> tuple[str, str, tuple[str, ...]] | None:
-    """Module, name, and the attributes on the way from what has that name to `value`; None where there is no such way.
+    """Returns module, qualified name, and the attributes that lead from the object of that name to `value`; None if
+    nothing does.
 
     by_value: names of modules that a worker cannot import.
     """
@@ -142,7 +149,7 @@ def _is_found(name: str, file: str, path: Sequence[str]) -> bool:
 
 
 def _find_spec(name: str, locations: Sequence[str] | None, *, is_top: bool) -> importlib.machinery.ModuleSpec | None:
-    """By folders, else by a finder such as those of editable installs."""
+    """Looks in the folders, then asks finders such as those of editable installs."""
     spec = importlib.machinery.PathFinder.find_spec(name, locations)
     if spec is not None or not is_top:
         return spec
@@ -168,7 +175,7 @@ class Bound:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """That of the function without what is given."""
+        """The function's signature without the bound parameters."""
         parameters = inspect.signature(self.function).parameters.values()
         return inspect.Signature([one for number, one in enumerate(parameters) if number not in self.values])
 
@@ -178,19 +185,20 @@ _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """A function, and the options of `jax.jit` for its arguments."""
+    """A function without its `jax.jit`, and the options of that `jax.jit` for the arguments."""
 
     function: Any
     arguments: tuple[Any, ...]
-    """Those that are not static."""
+    """The arguments that are not static."""
     donated: frozenset[int]
-    """Positions among `arguments`."""
+    """Positions in `arguments`."""
 
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
-    """Returns the function with its static arguments bound to it, and what it donates; any other function as it is.
+    """Returns the function of a `jax.jit` with its static arguments bound, and what it donates; any other function
+    unchanged.
 
-    One that has shardings of its own stays inside of its `jax.jit`.
+    A function with shardings of its own stays inside its `jax.jit`.
     """
     info = getattr(function, "_jit_info", None)
     if info is None:
@@ -208,20 +216,20 @@ def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
 
 
 def has_shardings(jitted: Any) -> bool:
-    """Returns whether a function of `jax.jit` was given shardings."""
+    """Whether shardings were given to a function of `jax.jit`."""
     leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
     return any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)
 
 
 KERNELS = "ligerdiag_kernel_"
-"""Prefix of the names of kernels' own modules."""
+"""Prefix of the names of the kernels' modules."""
 
 
 _replaced: set[str] = set()
 
 
 def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
-    """Returns the object under that name, or, through those attributes, one inside of it."""
+    """Returns the object of that name or, through the attributes `wrappers`, one inside it."""
     found: Any = importlib.import_module(module)
     for name in (*qualname.split("."), *wrappers):
         found = getattr(found, name)
@@ -229,7 +237,7 @@ def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
 
 
 def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:
-    """Returns the kernel of `function`, whose source is `lines`, from line `start` of its file on."""
+    """Returns the kernel of `function`; `lines` are its source, which begins at line `start` of its file."""
     file = function.__code__.co_filename
     there = linecache.getlines(file)
     if there[start - 1 : start - 1 + len(lines)] != list(lines):
@@ -247,20 +255,21 @@ def build_kernel(function: FunctionType, lines: Sequence[str], start: int, optio
 
 
 def build_jitted(function: Any, options: Mapping[str, Any]) -> Any:
-    """`jax.jit` of the function."""
+    """Returns `jax.jit` of the function."""
     library: Any = importlib.import_module("jax")
     return library.jit(function, **options)
 
 
 def build_abstract_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """Returns a mesh without devices: those that a program is compiled for come from outside, with axes of the type
-    Auto."""
+    """Returns a mesh without devices, with axes of type Auto; the program is compiled for devices that the worker
+    chooses.
+    """
     library: Any = importlib.import_module("jax.sharding")
     return library.AbstractMesh(sizes, names, axis_types=(library.AxisType.Auto,) * len(names))
 
 
 def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:
-    """Makes the class a pytree node here as it is one where it comes from; see `PytreeClass`."""
+    """Registers the class as a pytree node, as it was in the caller's process; see `PytreeClass`."""
     library: Any = importlib.import_module("jax").tree_util
     with suppress(ValueError):  # registered by an earlier load: cloudpickle keeps the class
         if fields is not None:
@@ -270,7 +279,7 @@ def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, funct
 
 
 def forget_kernels() -> None:
-    """Drops what was rebuilt."""
+    """Drops the modules and source lines of rebuilt kernels."""
     for name in [name for name in sys.modules if name.startswith(KERNELS)]:
         del sys.modules[name]
     for file in _replaced:

@@ -1,8 +1,8 @@
-"""Worker side: a case as it is compiled, whether a file defines it or a live function.
+"""Turns a case into the form that is compiled, whether a file defines it or a live function.
 
-1. A function of `jax.jit` is compiled without it: the arguments say what is donated, and static ones are bound to it.
-2. Every leaf of an argument is an `Arg`: arrays, records of arrays and Python numbers are turned into one.
-3. The usual draw for an optimizer's squared gradients is of squares: the optimizer takes their root.
+A function of `jax.jit` is compiled without it: donations become a property of the arguments, and static arguments are
+bound. Every leaf of an argument becomes an `Arg`: arrays, recorded arrays and Python numbers. The usual draw for an
+optimizer's squared gradients consists of squares, because the optimizer takes their root.
 """
 
 import importlib
@@ -21,12 +21,13 @@ _SECOND_MOMENTS = frozenset(
     ("nu", "nu_max", "v_row", "v_col", "sum_of_squares", "exp_avg_sq", "second_moment")
 )  # optax, PyTorch's names, and the plain word
 _SECOND_MOMENT_FIELD = "v"
-"""Of a class alone: in a dictionary it is as often attention's value."""
+"""A field of a class only: in a dictionary `v` is as often attention's value."""
 
 
 def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
-    """Returns the case by 1 to 3; InputError for an argument that is none. donated: positions beside those of the
-    function."""
+    """Returns the case as the module says. Raises InputError for an argument that is neither array nor number. donated:
+    positions besides those that the function donates.
+    """
     unwrapped = unwrap_jitted(case.function, case.args)
     meshes: list[Mapping[str, int]] = []
     arguments = tuple(
@@ -72,7 +73,7 @@ def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
 
 
 def _make_scalar(value: object, place: str) -> Arg:
-    """Returns a number of Python's own, as `jax.jit` takes it."""
+    """Returns the Arg for a Python number, with the type that `jax.jit` gives it."""
     match value:
         case bool():
             return Arg(shape=(), dtype="bool", draw=Draw(kind="bernoulli", scale=float(value)))
@@ -90,7 +91,7 @@ def _make_scalar(value: object, place: str) -> Arg:
 
 
 def _is_second_moment(key: Any) -> bool:
-    """key: one of JAX's path of a leaf: of a class, or of a dictionary."""
+    """Whether a key on JAX's path to a leaf, a field of a class or a key of a dictionary, names squared gradients."""
     field = getattr(key, "name", None)
     return field == _SECOND_MOMENT_FIELD or (field or getattr(key, "key", None)) in _SECOND_MOMENTS
 

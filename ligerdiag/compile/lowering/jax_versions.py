@@ -1,24 +1,6 @@
-"""Worker side: forms of a kernel call: in each generation of JAX and jax-triton, lowered by itself, and replaced by a
-function with a rule of its own.
+"""Hides differences between the versions of JAX, jax-triton and Pallas that compile here, one function each.
 
-Worker side: differences between the JAX versions that compile here, each in one function.
-
-Where MLIR's own Python bindings differ, see `locations`; jax-triton's differences are handled where it is called.
-
-Worker side: says what a `triton_call` needs that is written for another generation of jax-triton.
-
-Before 0.4 each output is a pointer parameter of the kernel, an aliased one too, and operands are arrays. Since 0.4 an
-aliased output has no parameter of its own, and a Ref says that the kernel overwrites it.
-
-Worker side: what a kernel call is to XLA, also where it is in no module: then it is lowered by itself.
-
-So the effects of a missing call can be read like those of any other.
-
-Worker side: finds the functions that were replaced by their own differentiation rule.
-
-In the body of a scan, a map or a remat JAX traces the function under a `custom_vjp` or `custom_jvp` before it knows
-whether the body is differentiated. If it is, the rule (`fwd`, `jvp`) replaces the function, and the function's calls
-are in no program. Such a kernel call was not dropped: it was never meant to run.
+`tags` does the same for the Python bindings of MLIR.
 """
 
 import importlib
@@ -31,7 +13,9 @@ from jax.sharding import Mesh
 
 
 def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
-    """Makes it the mesh of what is traced: `jax.set_mesh` since 0.7, `jax.sharding.use_mesh` since 0.5, else `with mesh`."""
+    """Makes this the mesh of everything that is traced: `jax.set_mesh` since 0.7, `jax.sharding.use_mesh` since 0.5,
+    before that `with mesh`.
+    """
     library: Any = jax
     enter = getattr(library, "set_mesh", None) or getattr(library.sharding, "use_mesh", None)
     return mesh if enter is None else enter(mesh)
@@ -44,7 +28,7 @@ def get_type(value: Any) -> Any:
 
 
 def translate_to_hlo(text: str) -> bytes:
-    """Serialized HloModuleProto of a StableHLO module; raises what jaxlib's translation raises."""
+    """Returns a StableHLO module as a serialized HloModuleProto. Raises what jaxlib's translation raises."""
     library: Any = _import_first("jaxlib._jax", "jaxlib.xla_extension")  # the latter up to jaxlib 0.6
     return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
 
@@ -73,8 +57,9 @@ def find_kernel_primitives() -> list[Any]:
 
 
 def _triton_library() -> Any:
-    """Returns jax-triton; None where it is not installed, or does not fit this JAX: programs without it compile all the
-    same."""
+    """Returns jax-triton; None if it is not installed or does not fit this JAX, because programs without it compile
+    nevertheless.
+    """
     try:
         return importlib.import_module("jax_triton.triton_lib")
     except Exception:
@@ -90,14 +75,16 @@ def _pallas_library() -> Any:
 
 @contextmanager
 def assume_capability(compute_capability: int) -> Generator[None]:
-    """Tells libraries of kernels that the GPU has it, for which they would ask one that is not there."""
+    """Makes kernel libraries assume a GPU of this compute capability, which they would query from a GPU that does not
+    exist.
+    """
     with _assume_compute_capability(compute_capability), _assume_pallas_device(compute_capability):
         yield
 
 
 @contextmanager
 def _assume_compute_capability(compute_capability: int) -> Generator[None]:
-    """Sets the compute capability, which jax-triton would ask of device 0: there is no device here."""
+    """Sets the compute capability that jax-triton would query from device 0."""
     library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
     if library is None:
         yield
@@ -117,7 +104,7 @@ def _assume_compute_capability(compute_capability: int) -> Generator[None]:
 
 @contextmanager
 def _assume_pallas_device(compute_capability: int) -> Generator[None]:
-    """Pallas on Triton asks the default device what GPU it is: here that is a CPU."""
+    """Sets the GPU that Pallas on Triton would query from the default device, which is a CPU here."""
     library = _pallas_devices()
     if library is None:
         yield

@@ -1,4 +1,9 @@
-"""Explains why a kernel cannot be compiled or called."""
+"""Explains faults of kernels: the line that Triton cannot compile, and calls written for another generation of
+jax-triton.
+
+Before jax-triton 0.4, each output is a pointer parameter of the kernel, an aliased one too, and operands are arrays.
+Since 0.4, an aliased output has no parameter of its own, and a Ref says that the kernel overwrites its operand.
+"""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +15,7 @@ from typing import Any
 import jax
 
 _SHOWN_LINES = 8
-"""Of the kernel's source up to the fault."""
+"""Number of lines of the kernel's source to show, up to the fault."""
 
 
 _FAULT, _BASE = "CompilationError", "TritonError"
@@ -23,11 +28,11 @@ class KernelFault:
     message: str
     """One line: file, line and reason."""
     diagram: str
-    """The end of the kernel's source, with a caret under the place; its lines are not to be wrapped."""
+    """The end of the kernel's source with a caret under the place; its lines must not be wrapped."""
 
 
 def find_kernel_fault(fault: BaseException) -> KernelFault | None:
-    """Returns Triton's message; None for a fault that does not come from its compiler."""
+    """Returns the message of Triton's compiler; None for any other fault."""
     chain = [one for one in _iterate_causes(fault) if _is_of_triton(one)]
     if not chain:
         return None
@@ -45,7 +50,7 @@ def find_kernel_fault(fault: BaseException) -> KernelFault | None:
 
 
 def _iterate_causes(fault: BaseException) -> Iterator[BaseException]:
-    """Yields the fault and what it came from: Triton raises anew in each function that calls the one with the fault."""
+    """Yields the fault and its causes: Triton raises again in each function that calls the one with the fault."""
     seen: set[int] = set()
     one: BaseException | None = fault
     while one is not None and id(one) not in seen:
@@ -61,7 +66,9 @@ def _is_of_triton(fault: BaseException) -> bool:
 
 
 def _find_places(trace: TracebackType | None, line: int) -> Iterator[str]:
-    """`mine.py:12` by Triton's own code generators, which know where their function begins; the innermost first."""
+    """Yields places such as `mine.py:12`, innermost first. Triton's code generators, found in the frames, know where
+    their function begins.
+    """
     generators: list[Any] = []
     while trace is not None:
         generators.append(trace.tb_frame.f_locals.get("self"))
@@ -94,7 +101,7 @@ _REFUSALS = (
 
 
 def explain_generation(fault: BaseException) -> str:
-    """Returns one clause in parentheses; empty for a fault that has another reason."""
+    """Returns one clause in parentheses; empty if the fault has another reason."""
     message = str(fault)
     if isinstance(fault, TypeError | NotImplementedError) and any(refusal in message for refusal in _REFUSALS):
         return _OLDER.format(version=_read_version())
@@ -107,7 +114,7 @@ def explain_generation(fault: BaseException) -> str:
 
 
 def _iterate_calls(fault: BaseException) -> Iterator[FrameType]:
-    """Yields the frames of `triton_call` on the way to the fault."""
+    """Yields the frames of `triton_call` that lead to the fault."""
     trace = fault.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name == "triton_call":

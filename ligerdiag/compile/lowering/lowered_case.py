@@ -1,5 +1,5 @@
-"""Worker side: traces and lowers a case for a target with tagged operations; says which line a kernel cannot be
-compiled at.
+"""Traces and lowers a case for a target, with tagged operations, and collects everything the artifact needs from the
+trace.
 """
 
 import importlib
@@ -69,32 +69,31 @@ class LoweredCase:
     parameters: tuple[int, ...]
     mesh: dict[str, int]
     assignment: tuple[Any, ...]
-    """The devices, by partition id."""
+    """The devices by partition id."""
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
     dropped_calls: tuple[LoweredCall, ...] = ()
-    """Calls of the trace that holds the intent, and not of the program that XLA gets."""
+    """Calls in the trace with the intent that the program for XLA lacks."""
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX has parted from the writes before them."""
+    """Reads of Refs that JAX separated from the writes before them."""
     as_lowered: str = ""
-    """StableHLO of the program as XLA gets it, in which nothing can be folded either; empty where JAX cannot have moved a
-    Ref."""
+    """StableHLO of the program for XLA in which nothing can be folded either; empty if JAX cannot have moved a Ref."""
     ref_stores: tuple[RefStore, ...] = ()
-    """The stores into Refs, where JAX has moved some."""
+    """The stores into Refs, if JAX moved some."""
     refs_trouble: str = ""
-    """The reason why it may not be seen what JAX has done to Refs; empty where it is."""
+    """The reason why a move of a Ref may have been missed; empty if none can be."""
     bodies: tuple[WholeFunction, ...]
     marked: Any
-    """The module of the trace that holds the intent, where that is another one; see `intent`."""
+    """The module of the trace with the intent, if that is another one; see `intent`."""
     readers: Readers
-    """Of the program without ties."""
+    """Readers in the program without ties."""
     crossed_operands: tuple[int, ...] = ()
-    """Where JAX has lost the author's order, see `TracedOrder`."""
+    """Operands at which JAX lost the author's order, see `TracedOrder`."""
     trace_seconds: float
     lower_seconds: float
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
-        """Returns the program of which each `custom_partitioning` with these tags may do anything; `marked` is changed."""
+        """Returns the program in which each `custom_partitioning` with these tags may do anything; changes `marked`."""
         bodies = [body for body in self.bodies if body.tag in tags]
         make_opaque(self.marked, bodies)
         inside = {step.tag for body in bodies for step in body.steps}
@@ -117,11 +116,11 @@ def lower_case(
     mesh: Any = None,
     ties: Sequence[str] = (),
 ) -> LoweredCase:
-    """Traces and lowers the case; CaseError when its function raises, CompileError when one of its kernels does not
-    compile, InputError when arguments or ties do not fit.
+    """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
+    compile, InputError if arguments or ties do not fit.
 
-    ties: ids of the readers that are tied to their kernel; only in a tagged module.
-    mesh: of real devices; without one, of devices of the described target.
+    ties: ids of the readers to tie to their kernel; needs a tagged module. mesh: of real devices; by default one of
+    devices of the described target.
     """
     answers = nullcontext()
     if mesh is None:
@@ -213,15 +212,16 @@ def lower_case(
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton, Triton and dialects that JAX imports late: once, before a worker is forked. What does not
-    import is told by a case that needs it."""
+    """Imports jax-triton, Triton and the dialects that JAX imports late, once, before a worker forks. If one does not
+    import, the case that needs it reports that.
+    """
     for name in ("jax_triton.triton_lib", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"):
         with suppress(Exception):
             importlib.import_module(name)
 
 
 def configure_locations(*folders: str) -> None:
-    """Makes locations reach the user's line, without frames of files under these folders (ligerdiag's own)."""
+    """Makes locations reach the user's line, without frames of files in these folders (ligerdiag's own)."""
     config: Any = jax.config
     config.update("jax_include_full_tracebacks_in_locations", True)
     config.update("jax_traceback_in_locations_limit", MAXIMUM_FRAMES)
@@ -230,8 +230,9 @@ def configure_locations(*folders: str) -> None:
 
 
 def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
-    """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked; None where that
-    fails."""
+    """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked; None if that
+    fails.
+    """
     jax.clear_caches()
     try:
         with name_calls(find_kernel_primitives(), marks_stores=True):
@@ -244,8 +245,9 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
 
 
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> tuple[Any, str]:
-    """Returns the StableHLO module of a second trace, with snapshots and all calls, and without Refs; and the reason why it
-    may have some."""
+    """Returns the StableHLO module of a second trace, with snapshots and all calls and without Refs, and the reason why
+    Refs may be left.
+    """
 
     def lower(*contexts: AbstractContextManager[Any], are_discharged: bool = True) -> tuple[Any, str]:
         jax.clear_caches()
@@ -270,7 +272,7 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
 
 
 def _tag(module: Any, marked: Any) -> int:
-    """Tags the module, and the one with snapshots alike; returns how many operations the module has."""
+    """Tags the module, and `marked` alike; returns the number of operations in the module."""
     if marked is None:
         return tag_operations(module)
     tag_operations(marked)
@@ -278,7 +280,7 @@ def _tag(module: Any, marked: Any) -> int:
 
 
 def convert_to_hlo(text: str) -> bytes:
-    """Returns a StableHLO module as a serialized HloProto; nothing of none, and where jaxlib cannot translate it."""
+    """Returns a StableHLO module as a serialized HloProto; empty for an empty text, and if jaxlib cannot translate it."""
     try:
         return wrap_module(translate_to_hlo(text)) if text else b""
     except Exception as fault:
@@ -304,13 +306,14 @@ def _find_main(module: Any) -> Any:
 
 
 def _count_parameters(module: Any) -> int:
-    """Parameters of the entry function; constants that JAX hoists come before the arguments."""
+    """Returns the number of parameters of the entry function; constants that JAX hoists come before the arguments."""
     return len(_find_main(module).regions[0].blocks[0].arguments)
 
 
 def _name_tokens(module: Any) -> tuple[str, ...]:
-    """Names the tokens that the entry function returns before the outputs, one for each kind of ordered effect: what it
-    depends on is what its callbacks were given."""
+    """Names the tokens that the entry function returns before the outputs, one for each kind of ordered effect. A token
+    depends on the values that its callbacks get.
+    """
     results = ir.FunctionType(_find_main(module).attributes["function_type"].value).results
     number = sum(str(result) == "!stablehlo.token" for result in results)
     return ("ordered effects",) if number == 1 else tuple(f"ordered effects {n}" for n in range(number))

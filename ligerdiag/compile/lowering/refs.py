@@ -1,21 +1,24 @@
-"""Worker side: what JAX does to the Refs of a program while it differentiates, and the same program without Refs.
+"""Detects how JAX moves accesses of Refs while it differentiates a program, and makes the same program without Refs.
 
-To JAX's transformations a function is a list of equations, each of which needs its operands and nothing else. A Ref is not
-like that: a read needs every write before it. Where JAX takes a function apart, it may separate them:
-  1. Of the body of a scan that it differentiates, it takes out whatever needs no iteration: a Ref of a constant is made
-     once, before the loop, and so is a read of it, while the kernel call or the store that comes between stays in the loop.
-  2. Of the body of `jax.checkpoint` it computes again what the backward pass needs. A call with an effect is not made again;
-     the Ref is made anew, and read as it was before the call.
-What XLA gets is then another program than the author's. Both are found where JAX decides them (`watch_refs`).
+To JAX's transformations, a function is a list of equations, each of which needs only its operands. A Ref is different:
+a read needs every write before it. When JAX splits a function, it may separate them:
 
-**The program as written** has no Refs: in the trace that holds the intent each jaxpr that makes a Ref is *discharged*, by
-JAX's own function, as soon as it is traced and before anything is done with it (`discharge_refs`). A Ref is then a value, a
-store gives another one, and a kernel call returns what it leaves. JAX is right about values. It discharges every Ref itself,
-but only when all else is done.
+- From the body of a scan that it differentiates, JAX hoists everything that needs no iteration. A Ref of a constant is
+  then made once, before the loop, and a read of it may run there too, while the kernel call or the store between them
+  stays in the loop.
+- From the body of a `jax.checkpoint`, JAX computes again what the backward pass needs. It does not repeat a call with
+  an effect; it makes the Ref again, and the read sees the original.
 
-The functions are JAX's own, without a promise. A JAX that lacks one, or an error of one, leaves the Refs as they are. Where
-one is missing by which moves are seen, any Ref of a function that JAX may take apart may have been moved
-(`RefNotes.describe_lack`).
+XLA then gets another program than the author's. `watch_refs` detects both where JAX decides them.
+
+The program as written has no Refs. In the trace with the intent, each jaxpr that makes a Ref is *discharged* by JAX's
+own function as soon as it is traced, before any other transformation (`discharge_refs`). A Ref is then a value, a store
+returns another value, and a kernel call returns what it writes. JAX is right about values. JAX discharges every Ref
+itself, but only at the end.
+
+The functions of JAX that are wrapped here are internal. If a version lacks one, or one raises, the Refs stay as they
+are. If the version lacks a function by which moves are detected, any Ref of a function that JAX may split may have been
+moved (`RefNotes.describe_lack`).
 """
 
 import importlib
@@ -39,10 +42,10 @@ _MAKES = frozenset({"new_ref", "empty_ref"})
 _READS = frozenset({"get", "freeze"})
 _ENDS = frozenset({"free_ref"})
 _LOOPS = "_scan_known_hoisting"
-"""JAX's function of 1, for a scan; see also `loops`."""
+"""JAX's function that hoists from the body of a scan; see also `intent_jax`."""
 _SPLIT = "partial_eval_jaxpr_custom"
 _SPLIT_REFS = "partial_eval_jaxpr_stateful"
-"""JAX's functions of 2."""
+"""JAX's functions that split the body of a `jax.checkpoint`."""
 _FRAMES = "JaxprStackFrame.to_jaxpr"
 _EVALUATION = "JaxprTrace.process_primitive"
 _OLD_MAKES = frozenset({"mutable_array"})
@@ -50,22 +53,22 @@ _OLD_MAKES = frozenset({"mutable_array"})
 
 @dataclass(slots=True)
 class RefNotes:
-    """A note about one trace."""
+    """Notes on the Refs of one trace."""
 
     are_split: bool = False
-    """Some function that is traced inside of another one makes a Ref: JAX may take it apart."""
+    """Whether a function that is traced inside another one makes a Ref, so that JAX may split it."""
     moves: list[MovedRef] = field(default_factory=list[MovedRef])
     sites: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
-    """The lines of what has a name (see `call_names`)."""
+    """Name to line, see `call_names`."""
     made: SourceLine | None = None
-    """The line of the last Ref that JAX has made while it took a function apart."""
+    """Line of the last Ref that JAX made while it split a function."""
     lacking: tuple[str, ...] = ()
-    """Names of functions by which moves are seen, and that this JAX does not have."""
+    """Names of functions that this JAX lacks, by which moves are detected."""
 
     def describe_lack(self, jaxpr: Any) -> str:
-        """Returns the reason why a move in this program may not have been seen; empty where none can be missed.
+        """Returns the reason why a move in this program may have been missed; empty if none can be.
 
-        jaxpr: of the whole program.
+        jaxpr: the whole program's.
         """
         if not self.lacking:
             return ""
@@ -74,7 +77,9 @@ class RefNotes:
         return f"this JAX has no {names}, by which it is seen what JAX does to Refs" if is_at_risk else ""
 
     def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
-        """Returns the access that a primitive makes. JAX's own lines are those of the forward pass, also of a rule's."""
+        """Returns the access that a primitive makes. JAX's own lines are those of the forward pass, for a rule's access
+        too.
+        """
         name = read_call_name(source_info.name_stack)
         lines, function = read_traceback(source_info.traceback)
         line = SourceLine(file=lines[0][0], line=lines[0][1], function=function) if lines else None
@@ -82,19 +87,21 @@ class RefNotes:
         return _Access(self.sites.get(name, line), kernel, name)
 
     def add(self, move: MovedRef) -> None:
-        """Takes note of a move, once."""
+        """Adds a move unless it is noted already."""
         if move not in self.moves:
             self.moves.append(move)
 
     def doubt(self, fault: Exception) -> None:
-        """Takes note that a move may not have been seen."""
+        """Notes that a move may have been missed."""
         traceback.print_exception(fault)
         self.add(MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call=""))
 
 
 @contextmanager
 def discharge_refs() -> Generator[list[str]]:
-    """Inside of the context, jaxprs make no Refs; yields the reasons why some still do."""
+    """Discharges jaxprs that make Refs inside the context; yields a list, filled meanwhile, of the reasons why some
+    still make one.
+    """
     frames, discharge = _find_frames(), _find_discharge()
     faults: list[str] = []
     if frames is None or discharge is None:
@@ -122,7 +129,9 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 
 @contextmanager
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
-    """Notes what JAX does to Refs in what is traced inside of the context. sites: lines of names, filled meanwhile."""
+    """Notes what JAX does to Refs in everything that is traced inside the context. sites: lines of names, filled
+    meanwhile.
+    """
     frames, evaluation, loops = _find_frames(), _partial_eval(), _find_loops()
     splits = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]
     there = {
@@ -148,7 +157,7 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
 
 @contextmanager
 def blame_refs(notes: RefNotes) -> Generator[None]:
-    """Keeps with a fault of JAX's about a Ref that it has moved what `explain_refs` says of it."""
+    """Attaches the line of the Ref to a fault of JAX's about a Ref that it moved, for `explain_refs`."""
     try:
         yield
     except Exception as fault:
@@ -159,13 +168,14 @@ def blame_refs(notes: RefNotes) -> Generator[None]:
 
 
 _FAULTS = ("does not have a corresponding jaxpr input", "mutable array references cannot be returned")
-"""What JAX says of a function that it has taken apart so that a Ref is made on one side and used on the other. Its traceback
-does not say where: it has no frames of JAX's own."""
+"""Parts of JAX's messages about a function that it split so that one side makes a Ref and the other uses it. The
+traceback has no frames of JAX and does not show the place.
+"""
 _REF_PLACE = "__ligerdiag_cure__"
 
 
 def explain_refs(fault: BaseException) -> str:
-    """Returns the message of a fault of JAX's that is about a Ref which it has moved; empty for another one."""
+    """Returns the message for a fault of JAX's about a Ref that it moved; empty for any other fault."""
     place: object = getattr(fault, _REF_PLACE, None)
     if place is None:
         return ""
@@ -190,11 +200,11 @@ def _noting_makers(make: Callable[..., Any], notes: RefNotes) -> Callable[..., A
 
 @dataclass(slots=True, eq=False)
 class _Accesses:
-    """The accesses of one Ref, in program order, while JAX evaluates a jaxpr in part."""
+    """The accesses of one Ref, in program order, while JAX partially evaluates a jaxpr."""
 
     made: SourceLine | None = None
     staged_write: "_Access | None" = None
-    """The last one that stays behind."""
+    """The last write that is staged for later."""
     staged_read: "_Access | None" = None
 
 
@@ -206,7 +216,9 @@ class _Access:
 
 
 def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
-    """1 above, for `JaxprTrace.process_primitive`: what is known is done now, the rest when the staged jaxpr runs."""
+    """Wraps `JaxprTrace.process_primitive`, which runs accesses of known values at once and stages the others until the
+    staged jaxpr runs.
+    """
 
     accesses: dict[tuple[int, int], _Accesses] = {}
     kept: list[Any] = []  # so that what is known by its id keeps it
@@ -236,7 +248,7 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
 
 
 def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
-    """Takes note of an access that is done now, and stands behind one that is done later, if one of the two is a write."""
+    """Notes a move if an access runs at once although a staged access comes before it, and one of the two is a write."""
     if is_staged and is_read:
         accesses.staged_read = here
     elif is_staged:
@@ -250,10 +262,10 @@ def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: boo
 def _list_accesses(
     primitive: Any, params: Mapping[str, Any], source_info: Any, place: int, notes: RefNotes
 ) -> Iterator[tuple[_Access, bool, bool]]:
-    """Yields what a primitive does to a Ref, and whether it is a read; of one that runs functions, what these do, and
-    whether JAX takes it out of them: a read that needs nothing but the Ref.
+    """Yields each access of the Ref by a primitive, whether it is a read, and whether it runs at once in any case.
 
-    place: of the Ref among the operands, counted from the end.
+    If the primitive runs functions, these are the functions' accesses; JAX hoists a read out of them that needs only
+    the Ref. place: position of the Ref among the operands, counted from the end.
     """
     functions = _list_functions(primitive, params)
     if not functions:
@@ -264,7 +276,7 @@ def _list_accesses(
 
 
 def _list_uses(equations: Iterable[Any], reference: Any) -> Iterator[Any]:
-    """Yields the equations that access a Ref, those of functions that get it included."""
+    """Yields the equations that access a Ref, including those of functions that get it."""
     for one in equations:
         for number, operand in enumerate(one.invars):
             if operand is reference:
@@ -273,14 +285,14 @@ def _list_uses(equations: Iterable[Any], reference: Any) -> Iterator[Any]:
 
 
 def _list_inner_uses(functions: Iterable[Any], place: int) -> Iterator[Any]:
-    """Yields those of the functions of an equation. Counted from the end, their parameters are its operands."""
+    """Yields the accesses in the functions of an equation. Counted from the end, their parameters are its operands."""
     for jaxpr in functions:
         if -place <= len(jaxpr.invars) and _is_ref(jaxpr.invars[place]):
             yield from _list_uses(jaxpr.eqns, jaxpr.invars[place])
 
 
 def _list_functions(primitive: Any, params: Mapping[str, Any]) -> list[Any]:
-    """Returns the jaxprs that a primitive runs; of a kernel call none."""
+    """Returns the jaxprs that a primitive runs; none for a kernel call."""
     if primitive.name in PRIMITIVES:
         return []
     found: list[Any] = []
@@ -293,7 +305,7 @@ def _list_functions(primitive: Any, params: Mapping[str, Any]) -> list[Any]:
 
 
 def _hoisting(hoist: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
-    """A Ref that each iteration makes anew, and that all of them get once it is made before the loop."""
+    """Notes a Ref that each iteration makes, and that all iterations share once it is made before the loop."""
 
     def hoisted(jaxpr: Any, known_consts: Any, *args: Any, **kwargs: Any) -> Any:
         result = hoist(jaxpr, known_consts, *args, **kwargs)
@@ -311,7 +323,7 @@ def _hoisting(hoist: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
 
 
 def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> None:
-    """A Ref of the body that stands outside now: the first write and the first read of it that stay inside."""
+    """Notes a move for a hoisted Ref: the first write and the first read of it that stay in the body."""
     uses = [*_list_uses(staged.eqns, variable)]
     writes = [one for one in uses if one.primitive.name not in _READS]
     reads = [one for one in uses if one.primitive.name in _READS]
@@ -328,24 +340,24 @@ def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> Non
 
 
 def _has_fixed_place(use: Any) -> bool:
-    """Returns whether a read or a store is of the same elements each time."""
+    """Whether a read or a store accesses the same elements each time."""
     indices = use.invars[2 if use.primitive.name == "swap" else 1 :]
     return all(hasattr(one, "val") for one in indices)
 
 
 def _overwrites_all(use: Any) -> bool:
-    """Returns whether it is a store into the whole Ref, whose old value is not taken."""
+    """Whether it stores into the whole Ref and drops the old value."""
     is_whole = use.primitive.name == "swap" and use.invars[0].aval.shape == use.invars[1].aval.shape
     return is_whole and _is_dropped(use)
 
 
 def _is_dropped(store: Any) -> bool:
-    """Returns whether nobody needs the old value."""
+    """Whether the store's old value is unused."""
     return all(type(result).__name__ == "DropVar" for result in store.outvars)
 
 
 def _comparing(split: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
-    """2 above, for the function that splits a jaxpr into what is known and what is computed again."""
+    """Wraps the function that splits a jaxpr into the known part and the part that is computed again."""
 
     def compared(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
         result = split(jaxpr, *args, **kwargs)
@@ -404,7 +416,7 @@ def _makes_refs(jaxpr: Any) -> bool:
 
 
 def holds_refs(jaxpr: Any) -> bool:
-    """Returns whether the program makes a Ref outside of a kernel, in whichever function."""
+    """Whether the program makes a Ref outside of a kernel, in any function."""
     return any(
         one.primitive.name in _MAKES | _OLD_MAKES
         or (one.primitive.name not in PRIMITIVES and any(map(holds_refs, list_jaxprs(one.params))))
@@ -417,7 +429,7 @@ def _is_ref(variable: Any) -> bool:
 
 
 def _find_frames() -> Any:
-    """Returns JAX's class of a function that is being traced; None before 0.5 or so, where there is another one."""
+    """Returns JAX's class of a function that is being traced; None before 0.5 or so, where the class is another one."""
     frames = getattr(_partial_eval(), "JaxprStackFrame", None)
     return frames if hasattr(frames, "to_jaxpr") else None
 

@@ -1,18 +1,22 @@
-"""Worker side: finds where a trivial operation can tie a kernel call to one reader, and puts it there.
+"""Ties kernel calls to single readers: a trivial operation makes a reader depend on the kernel's result.
 
-Each use of the storage that the kernel was given, by operations after the call in program order (`stablehlo_alias`), is one
-place. Which operands a kernel overwrites is not known here: every operand of every custom call is looked at. A reader
-that is a kernel call itself would overwrite the tied value in the place of the original: `bisect` leaves that alone.
+A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output,
+cast to the value's type; the `trivial` mode of kernels/ does so for all readers at once. The sum comes after the kernel
+and is shared by its ties; cast, addition and subtraction come before the reader. If the reader is in a function that
+calls the kernel's function, each function on the path returns the sum too. A new operation has the location of the
+reader (the sum that of the kernel) with `ligerdiag tie` at the end of its name, so it belongs to autodiff if the reader
+does. The module is tagged again afterwards.
 
-Worker side: puts trivial operations between kernel calls and single readers, into a tagged StableHLO module.
+A reader is a use of the storage that the kernel was given, after the call in program order. Which operands a kernel
+overwrites is unknown here, so every operand of every custom call is considered. If the reader is a kernel call, it
+would overwrite the tied value instead of the original, so `bisect` does not use such a tie.
 
-A tie replaces one use of a value by `value + s - s`, s being the sum of the kernel's first floating-point output, cast to
-the value's type: what the `trivial` mode of kernels/ does for all readers at once.
-
-1. The sum stands after the kernel and is shared by its ties; cast, addition and subtraction stand before the reader.
-2. If the reader is in a function that calls the kernel's, each function on the way returns the sum, too.
-3. A new operation has the location of the reader, that of the sum the kernel's, and `ligerdiag tie` at the end of its
-   name: it belongs to autodiff if the reader does. The module is tagged anew afterwards.
+Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage,
+including reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the
+caller's values. An element of a loop's state that the body returns unchanged, and a value that the loop's region takes
+from outside, are other names of the outer value: the next iteration, and readers after the loop, see what this
+iteration overwrites. Other elements are the loop's own storage. If the call is in a function and the storage comes from
+a caller or is returned to it, the callers read it after their call of the function.
 """
 
 import re
@@ -68,21 +72,21 @@ CUSTOM_CALL = "stablehlo.custom_call"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """An operation reads the storage after the call."""
+    """A read of the storage after the call."""
 
     tag: int
     operand: int
     through: tuple[int, ...]
-    """Tags of the function calls from the operation's function to the one where the call is."""
+    """Tags of the function calls that lead from the reader's function to the kernel's."""
     untieable: str
-    """The reason why the call's result is not available there; empty when it is."""
+    """The reason why the call's result is not available to the reader; empty if it is."""
 
 
 class SharedStorage:
-    """The place of each operation of a module, by its tag, and the values that share storage."""
+    """The place of each operation of a module, by tag, and the values that share storage."""
 
     def __init__(self, module: Any) -> None:
-        """Reads the module, which is not to be changed as long as this is used."""
+        """Reads the module, which must not change while this is used."""
         self.operations: dict[int, Any] = {read_tag(one): one for one in walk_operations(module.operation)}
         self.paths: dict[int, AliasPath] = {}
         self._tags: dict[AliasPath, int] = {}
@@ -100,18 +104,19 @@ class SharedStorage:
             self._join_names(function)
 
     def kernels(self) -> Iterator[int]:
-        """Tags of the custom calls that may be kernels."""
+        """Yields the tags of the custom calls that may be kernels."""
         for tag, operation in self.operations.items():
             if is_kernel(operation):
                 yield tag
 
     def find_uses(self, call: int, operand: int) -> Iterator[Use]:
-        """Yields the uses of the call's operand after it."""
+        """Yields the uses of the call's operand after the call."""
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
     def explain_hand_on(self, tag: int, operand: int) -> str:
-        """Returns why a copy of this operand would not only be read: the function that passes it on; empty if none
-        does."""
+        """Returns why a copy of this operand would not only be read: a function passes it to a kernel or returns it.
+        Empty if none does.
+        """
         if self.operations[tag].name != CALL:
             return ""
         function = self._functions[_read_callee(self.operations[tag])]
@@ -151,7 +156,9 @@ class SharedStorage:
             yield from self._find_uses(call, outer, (call, *through), trouble)
 
     def _relate(self, tag: int, at: int, loops: list[int]) -> str | None:
-        """None: it does not read what the call leaves. Else why a tie cannot stand there; empty when it can."""
+        """Returns None if the operation does not read what the call writes; otherwise the reason why it cannot be tied,
+        empty if it can.
+        """
         path, call = self.paths[tag], self.paths[at]
         is_inside = any(self.paths[loop] == path[: len(self.paths[loop])] and loop != tag for loop in loops)
         depth = next((d for d, (one, other) in enumerate(zip(path, call, strict=False)) if one != other), None)
@@ -183,7 +190,7 @@ class SharedStorage:
 
     @cached_property
     def _calls_in(self) -> dict[int, list[int]]:
-        """Tag of a function to those of the calls inside of it."""
+        """Tag of a function to those of the calls inside it."""
         found: dict[int, list[int]] = {}
         for tag, operation in self.operations.items():
             if operation.name == CALL:
@@ -192,7 +199,7 @@ class SharedStorage:
 
     @cached_property
     def _loops_in(self) -> dict[int, list[int]]:
-        """Tag of a function to those of the loops inside of it."""
+        """Tag of a function to those of the loops inside it."""
         found: dict[int, list[int]] = {}
         for tag, operation in self.operations.items():
             if operation.name == LOOP:
@@ -200,7 +207,7 @@ class SharedStorage:
         return found
 
     def _join_names(self, function: int) -> None:
-        """Makes the result of each call in the function, and what it is another name for, one."""
+        """Joins the result of each call in the function with the value whose storage it shares."""
         if function in self._joined:
             return
         self._joined.add(function)
@@ -222,7 +229,9 @@ class SharedStorage:
             self._join_kept(self.operations[tag])
 
     def _join_kept(self, loop: Any) -> None:
-        """Makes each element of the loop's state that its body returns as it came one with what is handed in and out, 2."""
+        """Joins each element of the loop's state that its body returns unchanged with the operand and the result of the
+        loop.
+        """
         condition, body = (region.blocks[0] for region in loop.regions)
         returned = list(list(body.operations)[-1].operation.operands)
         for number, argument in enumerate(body.arguments):
@@ -242,7 +251,7 @@ class SharedStorage:
 
     @cached_property
     def _classes(self) -> dict[Any, list[Any]]:
-        """Returns the values that have several names, by class; called when all names are joined."""
+        """The values that have several names, by class; only read once all names are joined."""
         found: dict[Any, list[Any]] = {}
         for value in self._above:
             found.setdefault(self._root(value), [self._root(value)]).append(value)
@@ -256,7 +265,7 @@ class SharedStorage:
 
 
 def is_kernel(operation: Any) -> bool:
-    """Returns whether it is a custom call that may be a kernel."""
+    """Whether it is a custom call that may be a kernel."""
     return operation.name == CUSTOM_CALL and not has_trait(read_target(operation), CallTrait.FOR_PARTITIONER)
 
 
@@ -289,7 +298,7 @@ def _read_callee(call: Any) -> str:
 
 
 def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, Any]]:
-    """Yields the operations in the order of `walk_operations`."""
+    """Yields the operations with their paths, in the order of `walk_operations`."""
     for region_number, region in enumerate(operation.regions):
         for block_number, block in enumerate(region):
             for position, view in enumerate(block):
@@ -299,7 +308,7 @@ def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, A
 
 
 def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> Readers:
-    """Returns the readers of the tagged module; never raises, says what is in the way instead."""
+    """Returns the readers of the tagged module. Does not raise: `Readers.trouble` says why they cannot be found."""
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
         program = SharedStorage(module)
@@ -317,7 +326,7 @@ def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[Lo
 
 
 def find_floating_output(call: Any) -> Any:
-    """Returns the first result of floating type of a kernel call; None when there is none."""
+    """Returns the kernel call's first result of floating type; None if there is none."""
     return next((result for result in call.results if _FLOATING.match(_split_type(result)[1])), None)
 
 
@@ -350,13 +359,13 @@ def _describe(program: SharedStorage, use: Use, kernel: str, call: int, operand:
 
 
 def _split_type(value: Any) -> tuple[list[str], str]:
-    """Dimensions and element type of an array of known shape; the type is empty for anything else."""
+    """Returns dimensions and element type of an array of known shape; for anything else the element type is empty."""
     found = _TENSOR.match(str(value.type))
     return ([], "") if found is None else (found[1].split("x")[:-1], found[2])
 
 
 def _name_type(element: str) -> str:
-    """Returns the type's name in XLA: `s32`, `u8`, `pred`; MLIR's own name where they are the same."""
+    """Returns XLA's name of the type: `s32`, `u8`, `pred`; MLIR's own name if it is the same."""
     if element in _NAMES:
         return _NAMES[element]
     return f"s{element[1:]}" if re.match(r"i\d", element) else element.replace("ui", "u").lower()
@@ -368,9 +377,10 @@ _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) -> None:
-    """Ties these readers of the module as it was when they were found.
+    """Ties these readers, in the module in which they were found.
 
-    Raises InputError for an id that is none of them or cannot be tied, CompileError when there is no telling.
+    Raises InputError for an id that is unknown or cannot be tied, CompileError if the readers or this jaxlib are not
+    understood.
     """
     wanted = _choose(readers, ids, case_id)
     try:
@@ -399,7 +409,7 @@ def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]
 
 
 class _TieWriter:
-    """The operations of the module by the tags that they had, while the module changes."""
+    """Puts ties into a module; finds operations by the tags that they had before the module changed."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -410,7 +420,7 @@ class _TieWriter:
         """(tags of calls from a function to the kernel, the kernel's) to the number of the function's result."""
 
     def tie(self, reader: TieSite) -> None:
-        """Replaces the one use."""
+        """Ties one reader."""
         total = self._find_sum((*reader.through, reader.call))
         operation = self._operations[reader.reader]
         value = operation.operands[reader.reader_operand]
@@ -424,7 +434,7 @@ class _TieWriter:
             operation.operands[reader.reader_operand] = _put("stablehlo.subtract", [added, total], value.type).result
 
     def _find_sum(self, path: tuple[int, ...]) -> Any:
-        """Returns the scalar, in the function where the path begins."""
+        """Returns the scalar sum in the function where the path begins."""
         tag, *rest = path
         if not rest:
             if tag not in self._sums:
@@ -437,7 +447,7 @@ class _TieWriter:
         return self._operations[tag].results[self._results[inner]]
 
     def _return(self, function: Any, value: Any) -> int:
-        """Makes the function return the value, too, and says which result that is."""
+        """Makes the function return the value as well, and returns the number of that result."""
         kind: Any = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
         results = [*kind.results, value.type]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(list(kind.inputs), results))
@@ -460,8 +470,9 @@ class _TieWriter:
 
 
 def _put_sum(kernel: Any) -> Any:
-    """Returns the operation that sums up the kernel's first floating-point output, right behind the kernel; f32 at
-    least."""
+    """Puts the sum of the kernel's first floating-point output, at least in f32, right after the kernel; returns its
+    operation.
+    """
     output = find_floating_output(kernel)
     following = next(after for before, after in _iterate_pairs(kernel.parent) if before.operation == kernel)
     kind = ir.RankedTensorType(output.type)
@@ -482,7 +493,7 @@ def _put_sum(kernel: Any) -> Any:
 
 
 def _iterate_pairs(operation: Any) -> Iterator[tuple[Any, Any]]:
-    """Neighbours in the blocks of the operation."""
+    """Yields neighbours in the blocks of the operation."""
     for region in operation.operation.regions:
         for block in region:
             yield from pairwise(block.operations)
@@ -505,7 +516,7 @@ def _put(
 
 
 def _derive_location(operation: Any, otherwise: Any) -> Any:
-    """Returns the operation's location, or the other's if it has no name, under a name of our own."""
+    """Returns the operation's location, or the other's if it has no name, with our suffix at the end of its name."""
     location = operation.location
     name = strip_tag(read_name(location) or "")
     if not name:
