@@ -120,7 +120,7 @@ def discover_cases(
         try:
             chosen += choose_cases(selection, found)
         except InputError:
-            if not broken.intersection(selection.sources):  # else it may mean a case of a broken one
+            if not broken.intersection(selection.sources):  # otherwise it may select a case of a broken source
                 raise
     return tuple({(case.source, case.id): case for case in chosen}.values())
 

@@ -1,4 +1,4 @@
-"""Arguments of a live function: arrays become records, whatever they stand in."""
+"""Arguments of a live function: arrays become records, in whichever container."""
 
 import pickle
 from collections import OrderedDict
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
 
 
 def send(value: Any) -> tuple[Any, list[Mapping[str, int]]]:
-    """What arrives, and the meshes that arrays lie on."""
+    """Returns the unpickled value and the meshes of its arrays."""
     made: list[ArgumentPickler] = []
 
     def make(stream: Any, by_value: frozenset[str]) -> FunctionPickler:

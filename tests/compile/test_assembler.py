@@ -1,4 +1,4 @@
-"""What stands in for ptxas changes no byte of what is judged. The real one is that of the package `nvidia-cuda-nvcc`."""
+"""The scripts that replace ptxas change no byte of the judged files. The real ptxas is that of `nvidia-cuda-nvcc`."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What lies in the cache is believed only where it says that it is the answer, and nobody else could have written it."""
+"""A cache entry is used only if it says which question it answers and nobody else could have written it."""
 
 import json
 import os

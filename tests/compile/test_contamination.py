@@ -1,4 +1,4 @@
-"""What one case file does to its process reaches no other file, nor the cache."""
+"""The effects of one case file on its process reach no other file, nor the cache."""
 
 import os
 import signal

@@ -38,7 +38,7 @@ def test_the_kernel_of_the_gpus_branch_is_judged(asks: str, judge: Judge) -> Non
 
 
 def test_another_target_gets_answers_of_its_own_also_at_import(judge: Judge) -> None:
-    for target in ("a100", "h100"):  # in one cache: neither takes what the other was told
+    for target in ("a100", "h100"):  # in one cache: neither gets the answers of the other
         found = judge(target)
         told = {name for name, case in found.items() if case.coverage.hidden_writes}
         own = {"kind", "inner_devices", "mesh", "kind_at_import", "capability_at_import"}

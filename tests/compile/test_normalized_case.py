@@ -1,4 +1,4 @@
-"""A case of a file is compiled as the same live function is: what `jax.jit` was told of it is kept, arguments are read."""
+"""A case of a file is compiled like the same live function: the options of `jax.jit` count, arguments are recorded."""
 
 from typing import Any, NamedTuple
 

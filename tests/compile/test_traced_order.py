@@ -60,7 +60,7 @@ def test_what_depends_on_an_operand_that_was_crossed_is_unknown_and_says_so(seed
     for crossed in ((0,), (ANY_OPERAND,)):
         inspection = inspect(*crossed)
         assert set(inspection.outputs.values()) == {Verdict.FRESH, Verdict.UNKNOWN}
-        assert inspection.outputs["loss"] is Verdict.FRESH, "it hangs on no operand"
+        assert inspection.outputs["loss"] is Verdict.FRESH, "it depends on no operand"
         assert any(
             "on the other side of the call than where its author has it" in one
             for one in inspection.coverage.not_covered

@@ -172,7 +172,7 @@ def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...],
         case "uniform":
             low, high = np.float32(draw.low), np.float32(draw.high)
             values = random.random(shape, np.float32) * (high - low) + low
-            values = np.where(values < high, values, low)  # where the sum was rounded up
+            values = np.where(values < high, values, low)  # the sum may be rounded up to `high`
         case "randint":
             values = random.integers(int(draw.low), int(draw.high), shape)
         case "bernoulli":

@@ -217,17 +217,17 @@ def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputErr
     """Names the variable that cannot be pickled, if the function's own variables show it."""
     reason = " ".join(str(fault).split()) or type(fault).__name__
     if not isinstance(value, Case):
-        return InputError(f"one of them cannot be handed to a worker: {reason}")
+        return InputError(f"one of them cannot be passed to a worker: {reason}")
     for name, used in _list_variables(value.function):
         try:
             FunctionPickler(io.BytesIO(), by_value).dump(used)
         except Exception:
             return InputError(
-                f"`{value.name}` uses `{name}`, a {type(used).__name__}, which cannot be handed to a worker ({reason}):"
+                f"`{value.name}` uses `{name}`, a {type(used).__name__}, which cannot be passed to a worker ({reason}):"
                 f" leave it out of the function, or write a case file, see `ligerdiag init`"
             )
     return InputError(
-        f"`{value.name}` cannot be handed to a worker ({reason}): write a case file, see `ligerdiag init`"
+        f"`{value.name}` cannot be passed to a worker ({reason}): write a case file, see `ligerdiag init`"
     )
 
 

@@ -334,7 +334,7 @@ def list_project_modules() -> dict[str, str]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and name != "__main__" and is_project_file(file) and Path(file).is_absolute():
-            files[name] = file  # a module that gives itself a relative path has no file that could be looked at
+            files[name] = file  # a module that gives itself a relative path has no file to read
     return files
 
 

@@ -19,7 +19,7 @@ from ligerdiag.model.case import Arg, Case, Draw
 
 _SECOND_MOMENTS = frozenset(
     ("nu", "nu_max", "v_row", "v_col", "sum_of_squares", "exp_avg_sq", "second_moment")
-)  # optax, PyTorch's names, and the plain word
+)  # the names in optax and PyTorch, and the plain term
 _SECOND_MOMENT_FIELD = "v"
 """A field of a class only: in a dictionary `v` is as often attention's value."""
 

@@ -195,7 +195,7 @@ def make_artifact(
     try:
         compiled, compile_seconds, opaque = _compile(program, request, dump, runs)
     finally:
-        beside.cancel()  # nothing, once it runs
+        beside.cancel()  # has no effect once it runs
         beside.join()
     if opaque:
         program = program.without_bodies(opaque)
@@ -209,7 +209,7 @@ def make_artifact(
     if as_lowered := convert_to_hlo(program.as_lowered):
         (directory / AS_LOWERED).write_bytes(drop_module_id(as_lowered))
     if program.as_lowered and not (as_written and as_lowered) and not program.refs_trouble:
-        program = replace(program, refs_trouble="jaxlib cannot translate the program before and behind JAX")
+        program = replace(program, refs_trouble="jaxlib cannot translate the program as traced, or as lowered, to HLO")
     (directory / UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
     (directory / OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
     unoptimized.unlink()
@@ -255,7 +255,7 @@ def _compile(
     started = perf_counter()
     path = os.environ.get("PATH", os.defpath)
     try:
-        if not runs:  # what a kernel call brings as PTX is assembled by that of PATH, whatever the option says
+        if not runs:  # the PTX of a kernel call is assembled by the ptxas on PATH, whatever the option says
             os.environ["PATH"] = os.pathsep.join((str(_find_assembler() / "bin"), path))
             drop_host_callbacks(program.lowered)
         compiled, opaque = None, list[int]()
@@ -305,9 +305,7 @@ def _find_assembler() -> Path:
     folder = Path(__file__).with_name("assembler")
     for name in ("ptxas", "nvlink"):
         if not os.access(folder / "bin" / name, os.X_OK):
-            raise CompileError(
-                f"`{folder / 'bin' / name}` cannot be run: make it executable, or install ligerdiag anew"
-            )
+            raise CompileError(f"`{folder / 'bin' / name}` cannot be run: make it executable, or reinstall ligerdiag")
     return folder
 
 
@@ -317,7 +315,7 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
         int(path.name.split(".")[0].removeprefix("module_")): path for path in dump.glob(f"module_*.jit_*{_OPTIMIZED}")
     }
     if not found:
-        raise CompileError("XLA wrote no optimized module: is a flag in XLA_FLAGS in the way of the dump?")
+        raise CompileError("XLA wrote no optimized module: does a flag in XLA_FLAGS suppress the dump?")
     module = found[max(found)].name.split(".")[0]
     unoptimized = next(dump.glob(f"{module}.*before_optimizations.hlo.pb"), None)
     if unoptimized is None:

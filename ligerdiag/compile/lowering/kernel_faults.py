@@ -79,7 +79,7 @@ def _find_places(trace: TracebackType | None, line: int) -> Iterator[str]:
             yield f"{file}:{begin + line}"
 
 
-_EVERY = "`ligerdiag.in_place.call_in_place` is right with every version"
+_EVERY = "`ligerdiag.in_place.call_in_place` works with every version"
 
 
 _OLDER = f"(jax-triton before 0.4 takes `out_shape`, and no Ref; {{version}} is installed: {_EVERY})"
@@ -91,7 +91,7 @@ _NEWER = (
 )
 
 
-_UNFIT = "(jax-triton {version} does not fit JAX {jax}: `pip install 'ligerdiag[jax-triton]'` gets what does)"
+_UNFIT = "(jax-triton {version} does not fit JAX {jax}: `pip install 'ligerdiag[jax-triton]'` installs one that does)"
 
 
 _REFUSALS = (

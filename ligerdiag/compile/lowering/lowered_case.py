@@ -201,7 +201,11 @@ def lower_case(
         refs_trouble=refs.describe_lack(traced.jaxpr)
         or (trouble if refs.moves else "")
         or ("the stores cannot be marked" if has_moved_stores and not stores else "")
-        or ("there is nothing to compare with what JAX made of it" if refs.moves and not is_compared else ""),
+        or (
+            "the program as written is not available to compare with the program as lowered"
+            if refs.moves and not is_compared
+            else ""
+        ),
         bodies=bodies,
         marked=marked,
         readers=readers,
@@ -262,7 +266,7 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
 
     try:
         return lower(lower_whole())
-    except Exception as fault:  # the function of a `custom_partitioning` that only its shards' one can be lowered of
+    except Exception as fault:  # some `custom_partitioning` can be lowered only as its function on the shards
         traceback.print_exception(fault)
     try:
         return lower()
@@ -323,7 +327,7 @@ def _name_tokens(module: Any) -> tuple[str, ...]:
 def _blame_function(case: Case) -> Generator[None]:
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"triton\.")  # they would stand in the diagram of a fault
+            warnings.filterwarnings("ignore", module=r"triton\.")  # they would appear in the diagram of a fault
             yield
     except LigerdiagError:
         raise

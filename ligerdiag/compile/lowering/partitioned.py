@@ -130,7 +130,7 @@ def _lower_to_call(rule: Callable[..., Any], rules: Any) -> Callable[..., Any]:
         results = rule(context, *values, call=call, **params)
         made = next((one.owner for one in results), None)
         if made is None or find_target(made) != PARTITIONED:
-            return results  # JAX has put the function in its place: there is one device, or all axes are manual
+            return results  # JAX inlined the function: there is one device, or all axes are manual
         made.operation.erase()
         return rules.core_call_lowering(context, *values, name="custom_partitioning", call_jaxpr=call)
 
@@ -265,7 +265,7 @@ def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
                 untagged.extend(body.tag for body in same)
             else:
                 stack.enter_context(wrapped(call, "partition", note(same)))
-        if hasattr(rules, _BUILD):  # before 0.5 or so, another one makes no MLIR
+        if hasattr(rules, _BUILD):  # before 0.5 or so, another function does this, without MLIR
             stack.enter_context(wrapped(rules, _BUILD, tag))
         yield untagged
 

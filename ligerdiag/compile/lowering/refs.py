@@ -74,7 +74,7 @@ class RefNotes:
             return ""
         is_at_risk = holds_refs(jaxpr) if _FRAMES in self.lacking else self.are_split
         names = " and ".join(f"`{name}`" for name in self.lacking)
-        return f"this JAX has no {names}, by which it is seen what JAX does to Refs" if is_at_risk else ""
+        return f"this JAX lacks {names}, which show how JAX moves Refs" if is_at_risk else ""
 
     def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
         """Returns the access that a primitive makes. JAX's own lines are those of the forward pass, for a rule's access
@@ -105,7 +105,7 @@ def discharge_refs() -> Generator[list[str]]:
     frames, discharge = _find_frames(), _find_discharge()
     faults: list[str] = []
     if frames is None or discharge is None:
-        yield ["this JAX does not discharge them"]
+        yield ["this JAX does not discharge Refs"]
         return
     with wrapped(frames, "to_jaxpr", lambda method: _discharging(method, discharge, faults)):
         yield faults
@@ -119,7 +119,7 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
         try:
             pure = discharge(jaxpr.with_consts(values), should_discharge=False)
             return pure.with_consts([]), list(pure.consts)
-        except Exception as fault:  # a call that gets a Ref from outside as well, say
+        except Exception as fault:  # for example a call that also gets a Ref from outside
             traceback.print_exception(fault)
             faults.append(describe_fault(fault))
             return jaxpr, values
@@ -147,7 +147,7 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
         if there[_EVALUATION]:
             trace = evaluation.JaxprTrace
             stack.enter_context(wrapped(trace, "process_primitive", lambda method: _following(method, notes)))
-        for name in splits[-1:]:  # the one calls the other
+        for name in splits[-1:]:  # one calls the other
             stack.enter_context(wrapped(evaluation, name, lambda function: _comparing(function, notes)))
         if there[_LOOPS]:
             stack.enter_context(wrapped(loops, _LOOPS, lambda function: _hoisting(function, notes)))
@@ -181,8 +181,8 @@ def explain_refs(fault: BaseException) -> str:
         return ""
     said = " ".join(str(fault).split()).partition(". ")[0]
     return (
-        f"JAX takes the Ref of {place} out of the loop, or the function, that it differentiates, leaves what writes it, and"
-        " fails: make the Ref of a value of the iteration, as `jax.new_ref(0 * x)` of `x`, or return what is written as an"
+        f"JAX hoists the Ref of {place} out of the loop, or the function, that it differentiates, but not its writes, and"
+        " fails: make the Ref from a value of the iteration, such as `jax.new_ref(0 * x)`, or return the written value as an"
         f" output (LD023). {type(fault).__name__}: {said}"
     )
 
@@ -221,7 +221,7 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
     """
 
     accesses: dict[tuple[int, int], _Accesses] = {}
-    kept: list[Any] = []  # so that what is known by its id keeps it
+    kept: list[Any] = []  # keeps the objects alive whose ids are keys
 
     def processed(self: Any, primitive: Any, tracers: Any, params: Any, /, *rest: Any) -> Any:
         results = process(self, primitive, tracers, params, *rest)
@@ -329,10 +329,10 @@ def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> Non
     reads = [one for one in uses if one.primitive.name in _READS]
     made = next((one for one in jaxpr.eqns if one.primitive.name in _MAKES), None)
     if uses and _overwrites_all(uses[0]):
-        return  # what other iterations left there is not seen
+        return  # nothing reads what other iterations wrote
     are_fixed = all(one.primitive.name == "swap" and _is_dropped(one) and _has_fixed_place(one) for one in writes)
     if reads and are_fixed and uses[-len(reads) :] == reads:
-        return  # each writes the same elements as all others, and reads them afterwards
+        return  # each iteration writes the same elements and reads them afterwards
     if writes and (reads or any(one.primitive.name in PRIMITIVES for one in writes)):
         line = None if made is None else _describe_equation(made, notes).line
         read, write = (_describe_equation(one, notes) for one in ((reads or writes)[0], writes[0]))

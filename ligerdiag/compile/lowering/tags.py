@@ -83,7 +83,7 @@ def replace_operation(
 ) -> Any:
     """Replaces an operation by one like it, with further operands and result types after its own."""
     operations: Any = ir.Operation
-    attributes = operation.attributes  # a loop over it gives names or named attributes, by the version
+    attributes = operation.attributes  # iteration yields names or named attributes, depending on the version
     named = [attributes[number] for number in range(len(attributes))]
     new = operations.create(
         operation.name,

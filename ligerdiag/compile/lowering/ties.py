@@ -124,7 +124,7 @@ class SharedStorage:
         for value in self._names(self._arguments(function)[operand]):
             for user, number in self._uses.get(value, ()):
                 if is_kernel(self.operations[user]):
-                    return f"the function `{name}` hands it to a kernel, which would get a copy"
+                    return f"the function `{name}` passes it to a kernel, which would get a copy"
                 if self.operations[user].name == RETURN:
                     return f"the function `{name}` returns it, and would return a copy"
                 if reason := self.explain_hand_on(user, number):
@@ -169,7 +169,7 @@ class SharedStorage:
 
     def _describe_region(self, at: int) -> str:
         around = self.operations[self._tags[self.paths[at][:-1]]]
-        return f"the kernel is inside of a `{around.name}`: what it returns is not to be had outside"
+        return f"the kernel is inside a `{around.name}`: its results are not available outside"
 
     def _is_inner_return(self, tag: int) -> bool:
         return self.operations[tag].name == RETURN and bool(self._calls.get(self._tags[self.paths[tag][:1]]))
@@ -225,7 +225,7 @@ class SharedStorage:
                 if same is not result:
                     self._above[self._root(result)] = self._root(same)
 
-        for tag in sorted(self._loops_in.get(function, ()), reverse=True):  # the inner ones first
+        for tag in sorted(self._loops_in.get(function, ()), reverse=True):  # inner loops first
             self._join_kept(self.operations[tag])
 
     def _join_kept(self, loop: Any) -> None:
@@ -320,7 +320,7 @@ def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[Lo
         ]
     except Exception as fault:
         traceback.print_exception(fault)
-        return Readers(trouble=f"the program's readers are not understood: {describe_fault(fault)}")
+        return Readers(trouble=f"the readers of the program cannot be found: {describe_fault(fault)}")
     found.sort(key=lambda one: (one.reader, one.reader_operand, one.call, one.operand, one.through))
     return Readers(found=tuple(found))
 

@@ -109,7 +109,7 @@ def _watched_rule(kind: Any, rule: str) -> Generator[None]:
     @functools.wraps(original)
     def call(self: Any, *args: Any, **keywords: Any) -> Any:
         if getattr(self, rule, None) is None:
-            return original(self, *args, **keywords)  # it says itself what it lacks
+            return original(self, *args, **keywords)  # its own error says that the rule is missing
         made = RuleCall()
         twin: Any = object.__new__(kind)
         twin.__dict__.update(self.__dict__)
@@ -175,7 +175,7 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
             results = bind(*args, **params)
             source_info: Any = source_info_util.current()
             lines, function = read_traceback(source_info.traceback)
-            whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback begins anew
+            whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback starts again
             if whole_stack:
                 lines, function = _read_stack()
             types = tuple(get_type(arg) for arg in args)
@@ -299,7 +299,9 @@ def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     order, numbers = TracedOrder(), count()
     make, sort = evaluation.new_eqn_recipe, evaluation.toposort
-    if next(iter(inspect.signature(make).parameters)) != "in_tracers":  # a JAX that numbers them, and sorts by that
+    if (
+        next(iter(inspect.signature(make).parameters)) != "in_tracers"
+    ):  # this JAX numbers the operations itself and sorts by number
         yield order
         return
 
