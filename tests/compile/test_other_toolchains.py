@@ -179,7 +179,7 @@ def test_a_release_that_takes_no_description_of_a_gpu_says_so(name: str) -> None
     )
 
 
-def test_a_compiled_program_does_not_tell_memories_of_devices_that_are_not_there(
+def test_a_compiled_program_does_not_report_memories_of_devices_that_do_not_exist(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """JAX 0.8.2 and 0.8.3 would look for these memories."""
@@ -189,11 +189,11 @@ def test_a_compiled_program_does_not_tell_memories_of_devices_that_are_not_there
         try:
             return executable.get_output_memory_kinds(), executable.name
         except NotImplementedError:
-            return "untold", executable.name
+            return "hidden", executable.name
 
     monkeypatch.setattr(pxla, "get_out_shardings_from_executable", ask)
     device_queries._hide_memory_kinds()
     executable = SimpleNamespace(get_output_memory_kinds=lambda: [["device"]], name="jit_f")
     assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ([["device"]], "jit_f")
     with device_queries.answer_as([object()], ""):
-        assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ("untold", "jit_f")
+        assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ("hidden", "jit_f")

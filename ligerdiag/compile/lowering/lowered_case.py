@@ -201,11 +201,7 @@ def lower_case(
         refs_trouble=refs.describe_lack(traced.jaxpr)
         or (trouble if refs.moves else "")
         or ("the stores cannot be marked" if has_moved_stores and not stores else "")
-        or (
-            "the program as written is not available to compare with the program as lowered"
-            if refs.moves and not is_compared
-            else ""
-        ),
+        or ("no program as written to compare with the lowered one" if refs.moves and not is_compared else ""),
         bodies=bodies,
         marked=marked,
         readers=readers,

@@ -299,9 +299,7 @@ def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     order, numbers = TracedOrder(), count()
     make, sort = evaluation.new_eqn_recipe, evaluation.toposort
-    if (
-        next(iter(inspect.signature(make).parameters)) != "in_tracers"
-    ):  # this JAX numbers the operations itself and sorts by number
+    if next(iter(inspect.signature(make).parameters)) != "in_tracers":  # this JAX numbers them itself
         yield order
         return
 
