@@ -1,4 +1,4 @@
-"""Arguments of a live function: arrays become records, in whichever container."""
+"""Arguments of a live function: arrays become records, in any container."""
 
 import pickle
 from collections import OrderedDict

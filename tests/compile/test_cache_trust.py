@@ -123,7 +123,7 @@ def test_an_entry_that_names_no_question_is_a_miss(tmp_path: Path) -> None:
 
 @contextmanager
 def no_waiting() -> Generator[None]:
-    """Fails where something waits for a pipe that nobody writes to."""
+    """Fails if something waits for a pipe that nobody writes to."""
 
     def ring(number: int, frame: object) -> None:
         raise AssertionError("waits for a pipe")

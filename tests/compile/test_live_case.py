@@ -1,4 +1,4 @@
-"""A live function goes to a worker and is the same function there; here the worker's side runs in this process."""
+"""A live function is the same function after the trip to a worker; here the worker's side runs in this process."""
 
 import dataclasses
 import functools
@@ -80,7 +80,7 @@ def send(tmp_path: Path) -> Iterator[Send]:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A module of a user's, that is found by its name."""
+    """A user's module that is found by name."""
     (tmp_path / "users_steps.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module("users_steps")

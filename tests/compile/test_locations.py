@@ -1,4 +1,4 @@
-"""Locations as older Python bindings of MLIR have them: text, and operations that keep theirs."""
+"""Locations as in older Python bindings of MLIR: text, and operations that keep their location."""
 
 import random
 from itertools import product
@@ -62,13 +62,13 @@ def test_what_is_printed_is_read_again(text: str) -> None:
 
 
 def test_layers_of_two_traces_are_paired_though_both_have_more_operations_here_and_there() -> None:
-    """By the longest equal run, `abab`, a layer would be paired with the next."""
+    """The longest equal run, `abab`, would pair a layer with the next one."""
     ours, others = ([(name, "", ()) for name in text] for text in ("ababaYbab", "YabYababab"))
     assert list(locations.match_keys(ours, others)) == [(0, 1), (1, 2), (2, 4), (3, 5), (4, 6), (6, 7), (7, 8), (8, 9)]
 
 
 def test_random_layers_are_paired_as_they_were_made() -> None:
-    """Of pairs at most one in a hundred is wrong: where just what is added in a layer, too, says which layer it is."""
+    """At most one pair in a hundred is wrong, where only an operation that a trace adds shows which layer it is."""
     wrong = pairs = 0
     for seed in range(300):
         draw = random.Random(seed)

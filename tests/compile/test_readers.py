@@ -1,4 +1,4 @@
-"""Who reads, after a kernel call, what the kernel was given; ids are tags of these programs' operations."""
+"""The readers of a kernel's operand after the call; ids are tags of these programs' operations."""
 
 import json
 import shutil

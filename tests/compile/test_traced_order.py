@@ -1,4 +1,6 @@
-"""JAX before 0.6.2 sorts what it differentiates: an operation may change sides with a kernel that overwrites its operand."""
+"""JAX before 0.6.2 sorts the operations that it differentiates: one may change sides with a kernel that overwrites its
+operand.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A case that goes wrong costs itself alone, and says why in one line."""
+"""A case that fails costs only itself, and reports the reason in one line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A variation is part of what is compiled, of its key and of its provenance."""
+"""A variation is part of the compiled program, its key and its provenance."""
 
 from pathlib import Path
 
