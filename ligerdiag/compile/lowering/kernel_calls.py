@@ -8,7 +8,7 @@ by its name (`call_names`), otherwise if it has the same kernel and was called t
 a kernel arrive than were traced through the same lines, those without used outputs are missing, because the others
 cannot be dropped.
 
-A bind without an equation is not missing if it stood in the function of a `custom_vjp` or `custom_jvp` whose rule
+A bind without an equation is not missing if it happened in the function of a `custom_vjp` or `custom_jvp` whose rule
 replaced that function (`traced_calls.RuleCall`), or if `jax.eval_shape` traced it and the program has the call through
 the same line. An equation in the function of a `custom_partitioning` represents the call that XLA's partitioner
 inserts; it reaches XLA if the `custom_partitioning` does (see `partitioned`).
@@ -300,7 +300,7 @@ def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any])
     try:
         library: Any = jax
         module = library.jit(_make_function(primitive, params, avals), keep_unused=True).trace(
-            *(_describe(aval) for aval in avals)
+            *(_make_shape(aval) for aval in avals)
         )
         operations = walk_operations(module.lower(lowering_platforms=("cuda",)).compiler_ir("stablehlo").operation)
         (call,) = [operation for operation in operations if operation.name == "stablehlo.custom_call"]
@@ -320,7 +320,7 @@ def _make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[An
     return function
 
 
-def _describe(aval: Any) -> jax.ShapeDtypeStruct:
+def _make_shape(aval: Any) -> jax.ShapeDtypeStruct:
     inner = getattr(aval, "inner_aval", aval)
     return jax.ShapeDtypeStruct(inner.shape, inner.dtype)
 
@@ -331,12 +331,12 @@ def read_custom_call(operation: Any) -> LoneCall:
     aliases = str(attributes["output_operand_aliases"]) if "output_operand_aliases" in attributes else ""
     return LoneCall(
         target=ir.StringAttr(attributes["call_target_name"]).value,
-        config=base64.b64encode(_read_config(attributes)).decode(),
+        config=base64.b64encode(_read_stored_config(attributes)).decode(),
         declared=tuple(sorted({int(number) for number in _OPERAND.findall(aliases)})),
     )
 
 
-def _read_config(attributes: Any) -> bytes:
+def _read_stored_config(attributes: Any) -> bytes:
     """Returns the backend config as XLA stores it: a string unchanged, a dictionary as printed."""
     name = "mhlo.backend_config" if "mhlo.backend_config" in attributes else "backend_config"
     if name not in attributes:
