@@ -43,7 +43,9 @@ def _import_first(*names: str) -> Any:
 
 
 def is_reference(aval: Any) -> bool:
-    """Returns whether the type is a Ref's: XLA gets what it holds, and one more output for what it holds then."""
+    """Returns whether the type is a Ref's. XLA gets the contents as an operand and returns the new contents as one more
+    output.
+    """
     return hasattr(aval, "inner_aval")
 
 

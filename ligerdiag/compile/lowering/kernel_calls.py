@@ -78,8 +78,8 @@ class LoweredCall:
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
-    """Returns the kernel equations of the closed jaxpr and its sub-programs, followed by the binds that left no
-    equation.
+    """Returns the kernel equations of the closed jaxpr and its sub-programs, followed by the missing calls: binds that
+    left no equation.
     """
     calls: list[TracedCall] = []
     for jaxpr in _walk_jaxprs(closed.jaxpr, set()):

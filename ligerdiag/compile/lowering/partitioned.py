@@ -227,8 +227,7 @@ def _compute_kind(of: Any) -> str:
 def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
     """Tags the modules that XLA gets for these calls inside the context.
 
-    Yields a list, filled meanwhile: the tags of the calls whose shards' function XLA asked for and that could not be
-    tagged.
+    Yields a list, filled meanwhile: the tags of the calls whose shards' function is not tagged.
     """
     untagged: list[int] = []
     asked: list[WholeFunction] = []
