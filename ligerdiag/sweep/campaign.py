@@ -40,7 +40,7 @@ PAGE_LETTERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """The cases of a sweep, where it runs, and where its results go."""
+    """The grid of a sweep, and where its results go."""
 
     grid: Path
     store: str
