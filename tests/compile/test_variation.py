@@ -69,7 +69,7 @@ def test_an_unknown_reader_is_told_with_those_that_there_are(case: CaseSpec, poo
 @pytest.mark.parametrize(
     ("name", "tie", "reason"),
     [
-        ("run_in_a_branch", "14.0:16.0", "the kernel is inside of a `stablehlo.case`"),
+        ("run_in_a_branch", "14.0:16.0", "the kernel is inside a `stablehlo.case`"),
         ("overwrite_integers", "7.0:10.0", "the kernel returns no floating-point array"),
     ],
 )
