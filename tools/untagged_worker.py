@@ -18,7 +18,7 @@ def prepare() -> Answerer:
 
     from ligerdiag.compile import compile_worker
     from ligerdiag.compile.lowering import compile_job
-    from ligerdiag.compile.lowering.lowering import lower_case
+    from ligerdiag.compile.lowering.lowered_case import lower_case
 
     answer = compile_worker.prepare()
     compile_job.lower_case = partial(lower_case, tagged=False)

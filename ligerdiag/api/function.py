@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack, cast, overload
 from ligerdiag.api.checking import check as check_cases
 from ligerdiag.api.judging import split_targets
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.cases.function_file import ProcessState, list_own_folders, write_function_file
+from ligerdiag.compile.cases.array_records import choose_mesh
 from ligerdiag.compile.cases.function_pickler import (
     ArgumentPickler,
     FunctionPickler,
@@ -21,7 +21,7 @@ from ligerdiag.compile.cases.function_pickler import (
     pickle_live,
     settle_class_names,
 )
-from ligerdiag.compile.cases.rebuild import choose_mesh, unwrap_jitted
+from ligerdiag.compile.cases.live_functions import ProcessState, list_own_folders, unwrap_jitted, write_function_file
 from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Case

@@ -1,4 +1,4 @@
-"""Worker side: `python -m ligerdiag.compile.compile_worker` says which cases a source has, and compiles them."""
+"""The compile worker, `python -m ligerdiag.compile.compile_worker`: lists the cases of a source and compiles them."""
 
 from pathlib import Path
 
@@ -8,17 +8,19 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, before any file of the user's: see case_loader."""
-    from ligerdiag.compile.cases.backend_answers import import_as, install_answers
+    """Imports jax and triton before any file of the user's, see `cases.loader`, and returns the function that answers
+    requests.
+    """
+    from ligerdiag.compile.cases.device_queries import import_as, install_answers
     from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules
     from ligerdiag.compile.lowering.compile_job import compile_case
-    from ligerdiag.compile.lowering.lowering import configure_locations, import_kernel_libraries
+    from ligerdiag.compile.lowering.lowered_case import configure_locations, import_kernel_libraries
 
     import_kernel_libraries()
     install_answers()
     package = Path(__file__).parents[1]
     configure_locations(str(package / "compile"), str(package / "workers"))
-    list_project_modules()  # each fork knows from here that none of these files is the project's
+    list_project_modules()  # each fork then knows that none of these files is the project's
     loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:

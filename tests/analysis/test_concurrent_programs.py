@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.thunks import ASYNC_START, COMMAND_BUFFER, parse_thunks
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.jobs import Variation

@@ -182,7 +182,7 @@ def assert_right(case: Mapping[str, Any]) -> None:
 
 
 def assert_refused(case: Mapping[str, Any]) -> None:
-    assert "JAX takes the Ref of " in case["error"], case["id"]
+    assert "JAX hoists the Ref of " in case["error"], case["id"]
     assert "make the Ref of a value of the iteration" in case["error"], case["id"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from ligerdiag.artifacts.artifact import OPTIMIZED, Artifact, write_manifest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection import compilation as inspection
 from ligerdiag.inspection.module_inspection import InspectionRequest, ModuleInspector

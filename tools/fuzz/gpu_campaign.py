@@ -25,7 +25,7 @@ from ligerdiag.api.judging import DRAWS
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
-from ligerdiag.compile.service import discover_cases, make_request
+from ligerdiag.compile.compile_service import discover_cases, make_request
 from ligerdiag.device.device_jobs import (
     ComparisonAnswer,
     DeviceAnswer,

@@ -1,7 +1,6 @@
-"""The compiler's counter: which cases are there, their artifacts on these targets, and the steps of a compile as steps
-of the run.
+"""Finds the cases that a user selects, and their artifacts for given targets; reports progress meanwhile.
 
-Both questions are answered from the cache's index where nothing has changed: without a worker, without jax.
+If nothing has changed, the cache's index gives both, without a worker and without JAX.
 """
 
 import os
@@ -35,7 +34,7 @@ from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environm
 from ligerdiag.workers.pool import Pool
 
 type OnBroken = Callable[[Source, LigerdiagError], None]
-"""Called with a source whose cases cannot be found, and why."""
+"""Called with a source whose cases cannot be found, and the reason."""
 
 _UNCHANGED = Variation()
 
@@ -51,7 +50,7 @@ _PARTS = (
     "model/case.py",
     "model/jobs.py",
 )
-"""Files and folders of ligerdiag that an artifact can depend on."""
+"""Files and folders of ligerdiag that decide what an artifact contains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ class CompileResult:
     artifact: Artifact | None
     error: LigerdiagError | None
     seconds: float
-    """Wall time from the job's start; 0 when cached."""
+    """Wall time since the job started; 0 if cached."""
     cached: bool
 
 
@@ -76,12 +75,12 @@ def discover_cases(
     on_event: OnProgress | None = None,
     on_broken: OnBroken | None = None,
 ) -> tuple[CaseSpec, ...]:
-    """Returns the cases that the selectors mean, each once, in their order.
+    """Returns the selected cases, each once, in the order of the selectors.
 
-    directory: what paths and modules are relative to, by default the current one. Raises InputError for a selector that
-    means nothing and for a size that no file asks for, CaseError for a file that does not import, CompileError when a
-    worker dies of it; of several sources `on_broken` gets those errors, if it is given, and the cases of the others are
-    returned.
+    directory: paths and modules are relative to it; by default the current one. on_broken: gets the errors of sources
+    if there are several, and the cases of the other sources are returned. Raises InputError for a selector that matches
+    nothing and for a size that no file asks for, CaseError for a file that does not import, CompileError if the worker
+    dies.
     """
     selections = parse_selectors(selectors, directory or Path.cwd())
     sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
@@ -93,8 +92,8 @@ def discover_cases(
             found[source] = cases
     missing = [source for source in sources if source not in found]
     broken: set[Source] = set()
-    tell = on_event or _ignore
-    tell(Progress(phase="discover", event="started", done=len(found), total=len(sources)))
+    report = on_event or _ignore
+    report(Progress(phase="discover", event="started", done=len(found), total=len(sources)))
     futures = [(source, pool.submit(make_discover_job(DiscoverRequest(source=source)))) for source in missing]
     try:
         for source, future in futures:
@@ -109,25 +108,27 @@ def discover_cases(
                 continue
             found[source] = answer.cases
             kept = {"cases": encode_record(answer.cases)}
-            pool.cache.keep_answer(_ask_for_cases(pool, source), answer.dependencies, kept)
-            tell(Progress(phase="discover", event="finished", done=len(found), total=len(sources)))
+            pool.cache.keep_answer(_make_cases_question(pool.toolchain, source), answer.dependencies, kept)
+            report(Progress(phase="discover", event="finished", done=len(found), total=len(sources)))
     finally:
         for _, future in futures:
             future.cancel()
     if not broken:
-        _require_asked({name for cases in found.values() for case in cases for name in case.sizes})
+        _check_sizes({name for cases in found.values() for case in cases for name in case.sizes})
     chosen: list[CaseSpec] = []
     for selection in selections:
         try:
             chosen += choose_cases(selection, found)
         except InputError:
-            if not broken.intersection(selection.sources):  # else it may mean a case of a broken one
+            if not broken.intersection(selection.sources):  # otherwise it may select a case of a broken source
                 raise
     return tuple({(case.source, case.id): case for case in chosen}.values())
 
 
-def _require_asked(asked: set[str]) -> None:
-    """Raises InputError for a size that no case would have: its name is misspelt, or asked for by no import."""
+def _check_sizes(asked: set[str]) -> None:
+    """Raises InputError if a size was given that no file asks for: its name is misspelt, or the file asks for it only
+    later. asked: the names that the files ask for while they are imported.
+    """
     given = read_sizes()
     unknown = sorted(given.keys() - asked)
     if unknown:
@@ -144,11 +145,11 @@ def compile_cases(
     refresh: bool = False,
     on_event: OnProgress | None = None,
 ) -> Iterator[CompileResult]:
-    """Yields a result for each case on each target as it comes; what is in the cache comes first.
+    """Yields a result for each case on each target as soon as it exists; cached results come first.
 
-    Nothing that is wrong with one case is raised: it is in the result.
+    Errors of a case are not raised: they are in its result.
     """
-    tell = on_event or _ignore
+    report = on_event or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
     pool.cache.forget_hashes()
     missing: list[tuple[CaseSpec, Target]] = []
@@ -159,16 +160,16 @@ def compile_cases(
             continue
         done += 1
         result = CompileResult(case=case, target=target.name, artifact=artifact, error=None, seconds=0.0, cached=True)
-        tell(_finished(result, done, total))
+        report(_make_finished(result, done, total))
         yield result
     for step in _compile_missing(missing, pool, variation, not_before):
         if isinstance(step, CompileResult):
             done += 1
-            tell(_finished(step, done, total))
+            report(_make_finished(step, done, total))
             yield step
         else:
             case, target = step
-            tell(
+            report(
                 Progress(phase="compile", event="started", done=done, total=total, case_id=case.id, target=target.name)
             )
 
@@ -176,7 +177,7 @@ def compile_cases(
 def _compile_missing(
     missing: Sequence[tuple[CaseSpec, Target]], pool: Pool, variation: Variation, not_before: float
 ) -> Iterator[tuple[CaseSpec, Target] | CompileResult]:
-    """Yields each pair when its job starts and its result when it ends."""
+    """Yields each pair when its job starts, and its result when the job ends."""
     started: dict[int, float] = {}
     jobs = [make_compile_job(_make_request(pool, case, target, variation, not_before)) for case, target in missing]
     for number, future in pool.run_all(jobs):
@@ -185,7 +186,7 @@ def _compile_missing(
             started[number] = monotonic()
             yield case, target
             continue
-        artifact, error = _settle(pool, case, target, variation, future)
+        artifact, error = _finish(pool, case, target, variation, future)
         yield CompileResult(
             case=case,
             target=target.name,
@@ -196,7 +197,7 @@ def _compile_missing(
         )
 
 
-def _settle(
+def _finish(
     pool: Pool, case: CaseSpec, target: Target, variation: Variation, future: Future[CompileAnswer]
 ) -> tuple[Artifact | None, LigerdiagError | None]:
     try:
@@ -206,7 +207,9 @@ def _settle(
     artifact = pool.cache.find_artifact(answer.key)
     if artifact is None:
         return None, CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")
-    pool.cache.keep_answer(_ask_for_artifact(pool, case, target, variation), answer.dependencies, {"key": answer.key})
+    pool.cache.keep_answer(
+        _make_artifact_question(pool, case, target, variation), answer.dependencies, {"key": answer.key}
+    )
     return artifact, None
 
 
@@ -225,7 +228,7 @@ def _make_request(
 
 
 def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
-    """Returns the request to compile the case for the devices that are there, which XLA asks what they are."""
+    """Returns the request to compile the case for the devices of this machine, which XLA queries itself."""
     return CompileRequest(
         source=case.source,
         case_id=case.id,
@@ -244,9 +247,10 @@ def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
 
 
 def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
-    """Returns the cases in the index, or None; with `source`, which a worker will load, in place of the recorded
-    one."""
-    answer = pool.cache.find_answer(_ask_for_cases(pool, source))
+    """Returns the cases in the index, or None. Their source is `source`, which a worker will load, rather than the
+    recorded one.
+    """
+    answer = pool.cache.find_answer(_make_cases_question(pool.toolchain, source))
     try:
         cases = None if answer is None else read_record(tuple[CaseSpec, ...], answer, "cases")
     except FieldError:
@@ -255,7 +259,7 @@ def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
 
 
 def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> Artifact | None:
-    answer = pool.cache.find_answer(_ask_for_artifact(pool, case, target, variation))
+    answer = pool.cache.find_answer(_make_artifact_question(pool, case, target, variation))
     try:
         return None if answer is None else pool.cache.find_artifact(read_str(answer, "key"))
     except FieldError:
@@ -263,35 +267,32 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
 
 
 def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:
-    """Returns the files of the project that an import of the source reads, to their sha256, once its cases were found;
-    empty where the cache says nothing of it."""
-    return cache.find_dependencies(_describe_cases(toolchain, source)) or {}
+    """Returns the project's files that an import of the source reads, with their sha256. Empty until its cases have
+    been found.
+    """
+    return cache.find_dependencies(_make_cases_question(toolchain, source)) or {}
 
 
 def find_artifact_dependencies(
     source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Returns the same of an artifact that was compiled under these variables: it adds what is imported while traced."""
-    question = _describe_artifact(source, case_id, target, toolchain=toolchain, variation=_UNCHANGED, environ=environ)
+    """Returns the files as `find_import_dependencies` does, and those imported while the case is traced, for an
+    artifact compiled with these environment variables.
+    """
+    question = _make_question(source, case_id, target, toolchain=toolchain, variation=_UNCHANGED, environ=environ)
     return cache.find_dependencies(question) or {}
 
 
-def _ask_for_cases(pool: Pool, source: Source) -> dict[str, object]:
-    return _describe_cases(pool.toolchain, source)
-
-
-def _describe_cases(toolchain: Toolchain, source: Source) -> dict[str, object]:
+def _make_cases_question(toolchain: Toolchain, source: Source) -> dict[str, object]:
     return {"question": "cases", "source": encode_record(source), **_compute_circumstances(toolchain, os.environ)}
 
 
-def _ask_for_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
+def _make_artifact_question(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
     toolchain = pool.toolchain
-    return _describe_artifact(
-        case.source, case.id, target, toolchain=toolchain, variation=variation, environ=os.environ
-    )
+    return _make_question(case.source, case.id, target, toolchain=toolchain, variation=variation, environ=os.environ)
 
 
-def _describe_artifact(
+def _make_question(
     source: Source,
     case_id: str,
     target: Target,
@@ -324,7 +325,7 @@ def _compute_circumstances(toolchain: Toolchain, environ: Mapping[str, str]) -> 
 
 @remember
 def compute_compile_fingerprint() -> str:
-    """Returns the sha256 of ligerdiag's own part in what an artifact holds, file names included."""
+    """Returns the sha256 of ligerdiag's own sources that decide what an artifact contains, file names included."""
     return compute_sources_sha256(_PARTS)
 
 
@@ -340,7 +341,7 @@ def compute_sources_sha256(parts: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _finished(result: CompileResult, done: int, total: int) -> Progress:
+def _make_finished(result: CompileResult, done: int, total: int) -> Progress:
     return Progress(
         phase="compile",
         event="finished",
@@ -357,5 +358,5 @@ def _ignore(event: Progress) -> None:
 
 
 def make_toolchain_step(step: str) -> Progress:
-    """Returns the progress of a step of making a toolchain's environment."""
+    """Returns the progress event for a step of creating a toolchain's environment."""
     return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

@@ -1,5 +1,6 @@
-"""A program that asks which devices there are takes the branch that it takes on the target, never the CPU's; and what calls
-into Python or a library compiles without it."""
+"""A program that asks for its devices takes the branch of the target, never the CPU's; programs that call Python or a
+library compile without these.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ type Judge = Callable[[str], dict[str, CaseReport]]
 
 @pytest.fixture(scope="module")
 def judge(shared_cache: Path) -> Judge:
-    """All programs for one target, by what they ask."""
+    """Judges all programs for one target; returns them by what they ask."""
 
     def run(target: str) -> dict[str, CaseReport]:
         options = api.CheckOptions(
@@ -38,7 +39,7 @@ def test_the_kernel_of_the_gpus_branch_is_judged(asks: str, judge: Judge) -> Non
 
 
 def test_another_target_gets_answers_of_its_own_also_at_import(judge: Judge) -> None:
-    for target in ("a100", "h100"):  # in one cache: neither takes what the other was told
+    for target in ("a100", "h100"):  # in one cache: neither gets the answers of the other
         found = judge(target)
         told = {name for name, case in found.items() if case.coverage.hidden_writes}
         own = {"kind", "inner_devices", "mesh", "kind_at_import", "capability_at_import"}

@@ -1,4 +1,4 @@
-"""A case of a file is compiled as the same live function is: what `jax.jit` was told of it is kept, arguments are read."""
+"""A case of a file is compiled like the same live function: the options of `jax.jit` count, arguments are recorded."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from ligerdiag.compile.cases.arguments import compute_donated, draw_arguments
 from ligerdiag.compile.cases.loader import compute_draws
-from ligerdiag.compile.cases.settled import settle_case
+from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.model.case import Arg, Case, Draw
 
@@ -24,7 +24,7 @@ class Moments(NamedTuple):
 
 
 def make(function: Any, *args: Any, **words: Any) -> Case:
-    return settle_case(Case(name="a", function=function, args=args, **words))
+    return normalize_case(Case(name="a", function=function, args=args, **words))
 
 
 def test_what_jit_donates_is_donated() -> None:
@@ -32,7 +32,7 @@ def test_what_jit_donates_is_donated() -> None:
     case = make(step, {"w": X, "b": [X]}, X)
     assert compute_donated(case) == (0,)
     assert case.function is step.__wrapped__
-    assert settle_case(case) == case
+    assert normalize_case(case) == case
 
 
 def test_a_name_donates_as_a_number_does() -> None:
@@ -129,7 +129,7 @@ def test_a_function_draws_with_a_key_of_each_draw() -> None:
 def test_a_function_that_draws_something_else_is_an_error_with_its_reason() -> None:
     with pytest.raises(InputError, match=r"expected a draw of shape \[4\] but got one of shape \[\]"):
         draw(Arg(shape=(4,), draw=by_none))
-    with pytest.raises(CaseError, match=r"test_settled_case.py:\d+: ZeroDivisionError"):
+    with pytest.raises(CaseError, match=r"test_normalized_case.py:\d+: ZeroDivisionError"):
         draw(Arg(shape=(4,), draw=lambda key, shape, dtype: 1 // 0))
 
 

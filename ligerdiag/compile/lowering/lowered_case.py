@@ -1,16 +1,15 @@
-"""Worker side: traces and lowers a case for a target with tagged operations; says which line a kernel cannot be
-compiled at.
+"""Traces and lowers a case for a target, with tagged operations, and collects everything the artifact needs from the
+trace.
 """
 
 import importlib
 import sys
 import traceback
 import warnings
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -25,11 +24,15 @@ from ligerdiag.compile.cases.arguments import (
     compute_input_names,
     compute_output_names,
 )
-from ligerdiag.compile.cases.backend_answers import answer_as
-from ligerdiag.compile.lowering.binds import TracedCall, record_binds, watch_order
-from ligerdiag.compile.lowering.call_forms import enter_mesh, explain_generation, translate_to_hlo
+from ligerdiag.compile.cases.device_queries import answer_as
 from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
+from ligerdiag.compile.lowering.jax_versions import (
+    assume_capability,
+    enter_mesh,
+    find_kernel_primitives,
+    translate_to_hlo,
+)
 from ligerdiag.compile.lowering.kernel_calls import (
     LoweredCall,
     find_dropped_calls,
@@ -37,73 +40,14 @@ from ligerdiag.compile.lowering.kernel_calls import (
     find_traced_calls,
     has_partitioned,
 )
+from ligerdiag.compile.lowering.kernel_faults import explain_generation, find_kernel_fault
 from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
+from ligerdiag.compile.lowering.traced_calls import TracedCall, record_binds, watch_order
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
-
-_SHOWN_LINES = 8
-"""Of the kernel's source up to the fault."""
-_FAULT, _BASE = "CompilationError", "TritonError"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelFault:
-    """The reason why a kernel does not compile."""
-
-    message: str
-    """One line: file, line and reason."""
-    diagram: str
-    """The end of the kernel's source, with a caret under the place; its lines are not to be wrapped."""
-
-
-def find_kernel_fault(fault: BaseException) -> KernelFault | None:
-    """Returns Triton's message; None for a fault that does not come from its compiler."""
-    chain = [one for one in _iterate_causes(fault) if _is_of_triton(one)]
-    if not chain:
-        return None
-    innermost: Any = chain[-1]
-    node, source = getattr(innermost, "node", None), getattr(innermost, "src", None)
-    reason = str(getattr(innermost, "error_message", None) or "") if node is not None else str(innermost)
-    text = f"{type(innermost).__name__}: {' '.join(reason.split())}"
-    line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-    if not line or not isinstance(source, str):
-        return KernelFault(message=text, diagram=str(innermost))
-    place = next((place for one in reversed(chain) for place in _find_places(one.__traceback__, line)), "")
-    shown = source.split("\n")[:line][-_SHOWN_LINES:]
-    diagram = "\n".join((f"{place or 'line'}:{column + 1}", *shown, f"{' ' * column}^", reason.strip()))
-    return KernelFault(message=f"{place}: {text}" if place else text, diagram=diagram.rstrip())
-
-
-def _iterate_causes(fault: BaseException) -> Iterator[BaseException]:
-    """Yields the fault and what it came from: Triton raises anew in each function that calls the one with the fault."""
-    seen: set[int] = set()
-    one: BaseException | None = fault
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__
-
-
-def _is_of_triton(fault: BaseException) -> bool:
-    return any(
-        kind.__name__ in (_FAULT, _BASE) and kind.__module__.startswith("triton.") for kind in type(fault).__mro__
-    )
-
-
-def _find_places(trace: TracebackType | None, line: int) -> Iterator[str]:
-    """`mine.py:12` by Triton's own code generators, which know where their function begins; the innermost first."""
-    generators: list[Any] = []
-    while trace is not None:
-        generators.append(trace.tb_frame.f_locals.get("self"))
-        trace = trace.tb_next
-    for generator in reversed(generators):
-        file, begin = getattr(generator, "file_name", None), getattr(generator, "begin_line", None)
-        if isinstance(file, str) and isinstance(begin, int):
-            yield f"{file}:{begin + line}"
-
 
 MAXIMUM_FRAMES = 64
 """Python frames that a location keeps, innermost first; JAX's default of 10 can end before the user's line."""
@@ -125,32 +69,31 @@ class LoweredCase:
     parameters: tuple[int, ...]
     mesh: dict[str, int]
     assignment: tuple[Any, ...]
-    """The devices, by partition id."""
+    """The devices by partition id."""
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
     dropped_calls: tuple[LoweredCall, ...] = ()
-    """Calls of the trace that holds the intent, and not of the program that XLA gets."""
+    """Calls in the trace with the intent that the program for XLA lacks."""
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX has parted from the writes before them."""
+    """Reads of Refs that JAX separated from the writes before them."""
     as_lowered: str = ""
-    """StableHLO of the program as XLA gets it, in which nothing can be folded either; empty where JAX cannot have moved a
-    Ref."""
+    """StableHLO of the program for XLA in which nothing can be folded either; empty if JAX cannot have moved a Ref."""
     ref_stores: tuple[RefStore, ...] = ()
-    """The stores into Refs, where JAX has moved some."""
+    """The stores into Refs, if JAX moved some."""
     refs_trouble: str = ""
-    """The reason why it may not be seen what JAX has done to Refs; empty where it is."""
+    """The reason why a move of a Ref may have been missed; empty if none can be."""
     bodies: tuple[WholeFunction, ...]
     marked: Any
-    """The module of the trace that holds the intent, where that is another one; see `intent`."""
+    """The module of the trace with the intent, if that is another one; see `intent`."""
     readers: Readers
-    """Of the program without ties."""
+    """Readers in the program without ties."""
     crossed_operands: tuple[int, ...] = ()
-    """Where JAX has lost the author's order, see `TracedOrder`."""
+    """Operands at which JAX lost the author's order, see `TracedOrder`."""
     trace_seconds: float
     lower_seconds: float
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
-        """Returns the program of which each `custom_partitioning` with these tags may do anything; `marked` is changed."""
+        """Returns the program in which each `custom_partitioning` with these tags may do anything; changes `marked`."""
         bodies = [body for body in self.bodies if body.tag in tags]
         make_opaque(self.marked, bodies)
         inside = {step.tag for body in bodies for step in body.steps}
@@ -173,11 +116,11 @@ def lower_case(
     mesh: Any = None,
     ties: Sequence[str] = (),
 ) -> LoweredCase:
-    """Traces and lowers the case; CaseError when its function raises, CompileError when one of its kernels does not
-    compile, InputError when arguments or ties do not fit.
+    """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
+    compile, InputError if arguments or ties do not fit.
 
-    ties: ids of the readers that are tied to their kernel; only in a tagged module.
-    mesh: of real devices; without one, of devices of the described target.
+    ties: ids of the readers to tie to their kernel; needs a tagged module. mesh: of real devices; by default one of
+    devices of the described target.
     """
     answers = nullcontext()
     if mesh is None:
@@ -194,7 +137,7 @@ def lower_case(
     ):
         library: Any = jax
         jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
-        kernels = _kernel_primitives()
+        kernels = find_kernel_primitives()
         with (
             record_binds(kernels) as binds,
             mark_intent(kernels, None) as intent,
@@ -258,7 +201,7 @@ def lower_case(
         refs_trouble=refs.describe_lack(traced.jaxpr)
         or (trouble if refs.moves else "")
         or ("the stores cannot be marked" if has_moved_stores and not stores else "")
-        or ("there is nothing to compare with what JAX made of it" if refs.moves and not is_compared else ""),
+        or ("no program as written to compare with the lowered one" if refs.moves and not is_compared else ""),
         bodies=bodies,
         marked=marked,
         readers=readers,
@@ -269,15 +212,16 @@ def lower_case(
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton, Triton and dialects that JAX imports late: once, before a worker is forked. What does not
-    import is told by a case that needs it."""
+    """Imports jax-triton, Triton and the dialects that JAX imports late, once, before a worker forks. If one does not
+    import, the case that needs it reports that.
+    """
     for name in ("jax_triton.triton_lib", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"):
         with suppress(Exception):
             importlib.import_module(name)
 
 
 def configure_locations(*folders: str) -> None:
-    """Makes locations reach the user's line, without frames of files under these folders (ligerdiag's own)."""
+    """Makes locations reach the user's line, without frames of files in these folders (ligerdiag's own)."""
     config: Any = jax.config
     config.update("jax_include_full_tracebacks_in_locations", True)
     config.update("jax_traceback_in_locations_limit", MAXIMUM_FRAMES)
@@ -286,11 +230,12 @@ def configure_locations(*folders: str) -> None:
 
 
 def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
-    """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked; None where that
-    fails."""
+    """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked; None if that
+    fails.
+    """
     jax.clear_caches()
     try:
-        with name_calls(_kernel_primitives(), marks_stores=True):
+        with name_calls(find_kernel_primitives(), marks_stores=True):
             return jitted.trace(*specs).lower(lowering_platforms=("cuda",)).compiler_ir("stablehlo")
     except Exception as fault:
         traceback.print_exception(fault)
@@ -300,12 +245,13 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
 
 
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> tuple[Any, str]:
-    """Returns the StableHLO module of a second trace, with snapshots and all calls, and without Refs; and the reason why it
-    may have some."""
+    """Returns the StableHLO module of a second trace, with snapshots and all calls and without Refs, and the reason why
+    Refs may be left.
+    """
 
     def lower(*contexts: AbstractContextManager[Any], are_discharged: bool = True) -> tuple[Any, str]:
         jax.clear_caches()
-        kernels = _kernel_primitives()
+        kernels = find_kernel_primitives()
         with mark_intent(kernels, frozenset(intent.kernel_forms)), ExitStack() as stack:
             faults = stack.enter_context(discharge_refs()) if are_discharged else ["the trace without Refs fails"]
             for context in (name_calls(kernels, marks_stores=marks_stores), *contexts):
@@ -316,7 +262,7 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
 
     try:
         return lower(lower_whole())
-    except Exception as fault:  # the function of a `custom_partitioning` that only its shards' one can be lowered of
+    except Exception as fault:  # some `custom_partitioning` can be lowered only as its function on the shards
         traceback.print_exception(fault)
     try:
         return lower()
@@ -326,7 +272,7 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
 
 
 def _tag(module: Any, marked: Any) -> int:
-    """Tags the module, and the one with snapshots alike; returns how many operations the module has."""
+    """Tags the module, and `marked` alike; returns the number of operations in the module."""
     if marked is None:
         return tag_operations(module)
     tag_operations(marked)
@@ -334,7 +280,7 @@ def _tag(module: Any, marked: Any) -> int:
 
 
 def convert_to_hlo(text: str) -> bytes:
-    """Returns a StableHLO module as a serialized HloProto; nothing of none, and where jaxlib cannot translate it."""
+    """Returns a StableHLO module as a serialized HloProto; empty for an empty text, and if jaxlib cannot translate it."""
     try:
         return wrap_module(translate_to_hlo(text)) if text else b""
     except Exception as fault:
@@ -360,99 +306,24 @@ def _find_main(module: Any) -> Any:
 
 
 def _count_parameters(module: Any) -> int:
-    """Parameters of the entry function; constants that JAX hoists come before the arguments."""
+    """Returns the number of parameters of the entry function; constants that JAX hoists come before the arguments."""
     return len(_find_main(module).regions[0].blocks[0].arguments)
 
 
 def _name_tokens(module: Any) -> tuple[str, ...]:
-    """Names the tokens that the entry function returns before the outputs, one for each kind of ordered effect: what it
-    depends on is what its callbacks were given."""
+    """Names the tokens that the entry function returns before the outputs, one for each kind of ordered effect. A token
+    depends on the values that its callbacks get.
+    """
     results = ir.FunctionType(_find_main(module).attributes["function_type"].value).results
     number = sum(str(result) == "!stablehlo.token" for result in results)
     return ("ordered effects",) if number == 1 else tuple(f"ordered effects {n}" for n in range(number))
-
-
-def _kernel_primitives() -> list[Any]:
-    found: list[Any] = []
-    for holder, name in ((_triton_library(), "triton_kernel_call_p"), (_pallas_library(), "pallas_call_p")):
-        primitive = getattr(holder, name, None)
-        if primitive is not None:
-            found.append(primitive)
-    return found
-
-
-def _triton_library() -> Any:
-    """Returns jax-triton; None where it is not installed, or does not fit this JAX: programs without it compile all the
-    same."""
-    try:
-        return importlib.import_module("jax_triton.triton_lib")
-    except Exception:
-        return None
-
-
-def _pallas_library() -> Any:
-    try:
-        return importlib.import_module("jax._src.pallas.pallas_call")
-    except ImportError:
-        return None
-
-
-@contextmanager
-def assume_capability(compute_capability: int) -> Generator[None]:
-    """Tells libraries of kernels that the GPU has it, for which they would ask one that is not there."""
-    with _assume_compute_capability(compute_capability), _assume_pallas_device(compute_capability):
-        yield
-
-
-@contextmanager
-def _assume_compute_capability(compute_capability: int) -> Generator[None]:
-    """Sets the compute capability, which jax-triton would ask of device 0: there is no device here."""
-    library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
-    if library is None:
-        yield
-        return
-    original = library.get_compute_capability
-
-    def get_compute_capability(device: int) -> int:
-        del device
-        return compute_capability
-
-    library.get_compute_capability = get_compute_capability
-    try:
-        yield
-    finally:
-        library.get_compute_capability = original
-
-
-@contextmanager
-def _assume_pallas_device(compute_capability: int) -> Generator[None]:
-    """Pallas on Triton asks the default device what GPU it is: here that is a CPU."""
-    library = _pallas_devices()
-    if library is None:
-        yield
-        return
-    original = library.get_gpu_info
-    name = f"{compute_capability // 10}.{compute_capability % 10}"
-    info = library.GpuInfo(gpu_version=None, arch_name=name, compute_capability=compute_capability)
-    library.get_gpu_info = lambda: info
-    try:
-        yield
-    finally:
-        library.get_gpu_info = original
-
-
-def _pallas_devices() -> Any:
-    try:
-        return importlib.import_module("jax._src.pallas.triton.gpu_info")
-    except ImportError:
-        return None
 
 
 @contextmanager
 def _blame_function(case: Case) -> Generator[None]:
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"triton\.")  # they would stand in the diagram of a fault
+            warnings.filterwarnings("ignore", module=r"triton\.")  # they would appear in the diagram of a fault
             yield
     except LigerdiagError:
         raise

@@ -1,13 +1,30 @@
-"""Worker side: what `jax.checkpoint` saves and computes again, as its author means it, by snapshots of values.
+"""Makes the parts of JAX that split functions keep the author's intent: `jax.checkpoint`, loops, and dead-code
+elimination.
 
-JAX splits a body in two: what is known, which it runs, and what is staged, which it runs in the backward pass. It does so
-without tracing, so the snapshots are put into the two jaxprs afterwards.
+**Checkpoints.** JAX splits the body of a `jax.checkpoint` into a known part, which it runs, and a staged part, which it
+runs in the backward pass. It does so without tracing, so snapshots are inserted into the two jaxprs afterwards.
+
+**Slices of loops.** JAX notices that a scan's body returns a slice of `xs` unchanged, and returns `xs` itself instead
+of the stacked slices; likewise for the part of a slice that a custom_vjp in the body keeps. But a slice is a copy: a
+kernel that overwrites it does not change `xs`, and the author stacks the overwritten slices. So in the trace with the
+intent, slices of the forms that kernels are given are stacked. Whole operands of a loop are not copied, and JAX passes
+them on as before.
+
+**Invariants of loops.** When JAX differentiates a scan, it hoists operations that no iteration changes, as far as JAX
+can see, for example on arrays that the body closes over. If a kernel overwrites such an array, the hoisted operation
+would run once, before the loop, and see the original only; the author means an operation of each iteration. So in the
+trace with the intent, a body that calls kernels is not split. An array that it closes over is kept without a copy: the
+operations of the loop read it when they run.
+
+The functions of JAX that are wrapped here are internal. If a version lacks one, it behaves as without this module:
+readers of the stacked slices are then taken to mean `xs`.
 """
 
 import importlib
+import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +33,16 @@ from jax.interpreters import ad, batching, mlir
 
 from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
 
-NAME = "ligerdiag_snapshot"
+_NAME = "ligerdiag_snapshot"
 
 type Form = tuple[tuple[int, ...], str]
 """Shape and dtype of an array."""
 
 
 def read_form(value: Any) -> Form | None:
-    """Returns the form of a value; None for one that no kernel can be given: numbers, NumPy's arrays, symbolic zeros,
-    keys, references."""
+    """Returns the form of a value; None for a value that no kernel can get: a number, an array of NumPy, a symbolic
+    zero, a key, a Ref.
+    """
     if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
         return None
     aval = value.aval
@@ -38,7 +56,7 @@ def read_form(value: Any) -> Form | None:
 
 
 def _make_primitive(name: str) -> Any:
-    """Returns an identity of one array, which is a barrier to XLA."""
+    """Returns an identity of one array, which XLA sees as a barrier."""
     primitive: Any = jex_core.Primitive(name)
     dialect: Any = importlib.import_module("jaxlib.mlir.dialects.stablehlo")
     library, rules, batching_rules, lowering_rules = _untyped(jnp), _untyped(ad), _untyped(batching), _untyped(mlir)
@@ -71,9 +89,9 @@ def _untyped(module: object) -> Any:
     return module
 
 
-SNAPSHOT = _make_primitive(NAME)
+SNAPSHOT = _make_primitive(_NAME)
 STORED = _make_primitive("ligerdiag_stored")
-"""What is stored into a Ref, see `refs`."""
+"""Marks a value that is stored into a Ref, see `refs`."""
 
 
 CUSTOM = "custom_lin"
@@ -81,32 +99,34 @@ CUSTOM = "custom_lin"
 
 
 class Saver(Protocol):
-    """The trace that is under way, see `intent.IntentTrace`."""
+    """The current trace, see `intent.IntentTrace`."""
 
     snapshots: int
     is_whole: bool
-    """Whether the body of a loop is gone through that stays as it is, see `invariants`."""
+    """Whether JAX is processing the body of a loop that must not be split, see `keep_in_loops`."""
 
     @property
     def is_marked(self) -> bool:
-        """Returns whether it copies at all."""
+        """Whether the trace contains snapshots."""
         ...
 
     def copies(self, form: Form) -> bool:
-        """Returns whether a saved value of this form is copied; takes note of it."""
+        """Returns whether a saved value of this form is copied, and notes the form."""
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
-        """While this trace takes `body` apart, the body's inputs are saved as they are now."""
+        """While this trace splits `body`, later saves of the body's inputs use their current version."""
         ...
 
     def unpin(self, body: Any, position: int) -> bool:
-        """The input is what the body leaves there; whether it is one of the body that is taken apart."""
+        """Lets later saves of this input use the version that the body leaves. Returns whether it is an input of the
+        innermost body.
+        """
         ...
 
 
 def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """4 of `intent`, for the rule that takes the body of `jax.checkpoint` apart: its inputs are saved when it is called."""
+    """Wraps the rule that splits the body of a `jax.checkpoint`, so that its inputs are saved when it is called."""
 
     def pinned(trace: Any, *tracers: Any, **params: Any) -> Any:
         values = [tracer.pval.get_known() for tracer in tracers]
@@ -117,16 +137,18 @@ def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
 
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """4 and 5 of `intent`, for the function that splits a jaxpr, which computes nothing with an effect again."""
+    """Wraps the function that splits a jaxpr: copies values that a policy saves, and makes the staged part repeat
+    kernel calls.
+    """
 
     def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
         known, staged, unknown, instantiated, count, *references = evaluate(_drop_effect(jaxpr), *args, **kwargs)
         if not any(references):
             known, staged, count = _save_results(known, staged, count, marks)
         if marks.is_marked:
-            staged = _untie(staged)
+            staged = _drop_tangent_ties(staged)
             wanted = [is_unknown for is_unknown, there in zip(unknown, instantiated, strict=True) if there]
-            staged, done = _settle_dropped(staged, _list_dropped(staged, wanted), jaxpr, marks)
+            staged, done = _restore_dropped(staged, _list_dropped(staged, wanted), jaxpr, marks)
             known, staged = _restore_effect(known, ()), _restore_effect(staged, done)
         return known, staged, unknown, instantiated, count, *references
 
@@ -140,9 +162,10 @@ def _drop_effect(jaxpr: Any) -> Any:
     return jaxpr.replace(eqns=equations, effects={*jaxpr.effects} - {WRITES})
 
 
-def _untie(jaxpr: Any) -> Any:
-    """Returns the jaxpr without the ties of a custom_vjp's tangents to its results: JAX 0.4 makes them, and forgets the
-    results when it transposes the tangents."""
+def _drop_tangent_ties(jaxpr: Any) -> Any:
+    """Returns the jaxpr without the ties of a custom_vjp's tangents to its results, which JAX 0.4 makes. It forgets the
+    results when it transposes the tangents.
+    """
     ties = "tie"
     if not any(one.primitive.name == ties for one in jaxpr.eqns):
         return jaxpr
@@ -151,18 +174,18 @@ def _untie(jaxpr: Any) -> Any:
 
 
 def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
-    """Returns the kernel calls that JAX drops when it computes only these results."""
+    """Returns the kernel calls that JAX drops if it computes only these results."""
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     kept = {id(one) for equation in evaluation.dce_jaxpr(staged, wanted)[0].eqns for one in equation.outvars}
     calls = [one for one in staged.eqns if one.primitive.name in PRIMITIVES]
     return [one for one in calls if not any(id(result) in kept for result in one.outvars)]
 
 
-def _settle_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver) -> tuple[Any, list[Any]]:
-    """Returns the staged jaxpr, and which of these calls are not made again.
+def _restore_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver) -> tuple[Any, list[Any]]:
+    """Returns the staged jaxpr, and those of the dropped calls that it does not repeat.
 
-    What is an input of the body, the call of the forward pass has overwritten already, if it overwrites it. A call on inputs
-    alone is not made again. Another is: it gets copies of the inputs, and so overwrites nothing but what is computed again.
+    The call in the forward pass has already overwritten the inputs of the body that it overwrites. A call on inputs
+    alone is not repeated. Any other call is, on copies of the inputs, so that it overwrites only recomputed values.
     """
     done: list[Any] = []
     for equation in dropped:
@@ -178,8 +201,9 @@ def _settle_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver
 
 
 def _list_untouched_inputs(equation: Any, body: Any, staged: Any) -> dict[int, int]:
-    """Returns the call's operands, by identity, that are inputs of the body and that no earlier operation reads, with
-    their positions."""
+    """Returns those of the call's operands that are inputs of the body and have no earlier reader, by identity, with
+    their positions.
+    """
     where = next(number for number, one in enumerate(staged.eqns) if one is equation)
     before = {id(operand) for other in staged.eqns[:where] for operand in other.invars}
     inputs = {id(one): number for number, one in enumerate(body.invars)}
@@ -220,11 +244,10 @@ def _calls_kernel(equation: Any) -> bool:
 
 
 def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[Any, Any, int]:
-    """Returns the two jaxprs, in which values that one saves for the other are copied where they are made, and their
-    number.
+    """Returns both jaxprs with a copy of each value that one saves for the other, made where the value is, and the
+    number of saved values.
 
-    Values that a custom_vjp kept are passed on unchanged; further values that JAX's rules saved are results of their
-    own.
+    A value that a custom_vjp keeps is passed on unchanged; if JAX's rules save it too, the copy is a further result.
     """
     equations, results = list(known.eqns), list(known.outvars)
     inputs, readers = list(staged.invars), list(staged.eqns)
@@ -248,7 +271,7 @@ def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[An
 
 
 def _put_copy(equations: list[Any], variable: Any) -> Any:
-    """Copies the variable behind the equation that makes it; returns the copy."""
+    """Inserts a copy of the variable after the equation that makes it; returns the copy."""
     made = next((number for number, one in enumerate(equations) if variable in one.outvars), -1)
     copy = _make_variable(variable)
     equations.insert(made + 1, _make_equation(variable, copy, equations[made] if made >= 0 else None))
@@ -256,7 +279,7 @@ def _put_copy(equations: list[Any], variable: Any) -> Any:
 
 
 def _is_kept_only(jaxpr: Any, variable: Any) -> bool:
-    """Returns whether every reader is a custom_vjp that kept the variable itself."""
+    """Whether every reader is a custom_vjp that keeps the variable itself."""
     for equation in jaxpr.eqns:
         for position, operand in enumerate(equation.invars):
             if operand is not variable:
@@ -294,7 +317,7 @@ def _make_equation(operand: Any, result: Any, maker: Any) -> Any:
 
 @contextmanager
 def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
-    """5 of `intent`: an effect keeps JAX from dropping the calls."""
+    """Gives the calls of these primitives an effect inside the context, so that JAX does not drop them."""
 
     def keep(evaluate: Any) -> Any:
         def evaluated(*args: Any, **params: Any) -> Any:
@@ -310,7 +333,7 @@ def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
 
 
 def has_kernels(jaxpr: Any) -> bool:
-    """Returns whether the jaxpr calls kernels; of one that is traced inside of `keep_calls`."""
+    """Whether a jaxpr traced inside `keep_calls` calls kernels."""
     return WRITES in jaxpr.effects
 
 
@@ -323,12 +346,12 @@ def _make_effect() -> Any:
 
 
 WRITES = _make_effect()
-"""The effect of a kernel call inside of `keep_calls`."""
+"""The effect of a kernel call inside `keep_calls`."""
 
 
 @contextmanager
 def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
-    """Replaces the object under this name in the holder, inside of the context."""
+    """Replaces the attribute `name` of the holder by `wrap` of it inside the context."""
     original = getattr(holder, name)
     setattr(holder, name, wrap(original))
     try:
@@ -339,7 +362,7 @@ def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[Non
 
 @contextmanager
 def watch_splits(marks: Saver) -> Generator[None]:
-    """Has `mark_policy` around what splits a body, also that of a function called in it, each on its own."""
+    """Wraps the functions that split a body in `mark_policy`; they also split, one by one, the functions that it calls."""
     evaluation = importlib.import_module("jax._src.interpreters.partial_eval")
     custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
     names = [name for name in (custom, stateful) if hasattr(evaluation, name)]
@@ -349,3 +372,131 @@ def watch_splits(marks: Saver) -> Generator[None]:
         for name in names:
             stack.enter_context(wrapped(evaluation, name, lambda function: mark_policy(function, marks)))
         yield
+
+
+_FORWARDING = "_jaxpr_forwarding"
+"""JAX's function from a jaxpr to the number of the input that each result is, or None."""
+
+
+_CARRY_COUNT = "num_carry"
+"""The caller's variable for the number of a scan's first results that are its carry, which is passed on whole.
+`while_loop`, which takes no slices, has none.
+"""
+
+
+_PARTIAL_EVALUATIONS = {"partial_eval_jaxpr_nounits_fwd": "fwd", "linearize_jaxpr": "allow_fwds"}
+"""JAX's functions that split a body, to their argument that says of each input whether it may replace the value kept of
+it. If JAX keeps an input that is not a slice, it hoists that out of the loop itself.
+"""
+
+
+@contextmanager
+def stack_slices(marks: Saver) -> Generator[None]:
+    """Inside the context, a scan stacks and returns the slices that its body returns or keeps.
+
+    JAX asks in many places which inputs are passed on, but only a loop slices them, so only the loops' view of JAX
+    changes.
+    """
+    loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
+    with ExitStack() as stack:
+        for name in ("pe", "ad"):
+            if hasattr(loops, name):
+                stack.enter_context(wrapped(loops, name, lambda library: _LoopLibrary(library, marks)))
+        yield
+
+
+class _LoopLibrary:
+    """A module of JAX as the loops see it."""
+
+    def __init__(self, library: Any, marks: Saver) -> None:
+        self._library = library
+        self._replaced: Mapping[str, Any] = {
+            name: _keep_slices(getattr(library, name), flags, marks)
+            for name, flags in _PARTIAL_EVALUATIONS.items()
+            if hasattr(library, name)
+        }
+        if hasattr(library, _FORWARDING):
+            self._replaced = {**self._replaced, _FORWARDING: _return_slices(getattr(library, _FORWARDING), marks)}
+
+    def __getattr__(self, name: str) -> Any:
+        return self._replaced[name] if name in self._replaced else getattr(self._library, name)
+
+
+def _return_slices(find: Callable[[Any], Sequence[int | None]], marks: Saver) -> Callable[[Any], Sequence[int | None]]:
+    def found(jaxpr: Any) -> Sequence[int | None]:
+        sources = find(jaxpr)
+        carried = _read_of_caller(_CARRY_COUNT)
+        if not isinstance(carried, int):
+            return sources
+        results = getattr(jaxpr, "jaxpr", jaxpr).outvars
+        return [
+            None if number >= carried and source is not None and _is_stacked(result, marks) else source
+            for number, (result, source) in enumerate(zip(results, sources, strict=True))
+        ]
+
+    return found
+
+
+def _read_of_caller(name: str) -> object:
+    """Returns the variable of that name in the function that called this one's caller; None if there is none."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame and frame.f_back
+    return frame and frame.f_locals.get(name)
+
+
+def _keep_slices(split: Callable[..., Any], flags: str, marks: Saver) -> Callable[..., Any]:
+    def split_body(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(kwargs.get(flags), Sequence):
+            allowed = cast("Sequence[bool]", kwargs[flags])
+            inputs = getattr(jaxpr, "jaxpr", jaxpr).invars
+            first = len(allowed) - len(inputs)  # constants of the body come before its inputs
+            kept = [ok and not _is_stacked(one, marks) for ok, one in zip(allowed[first:], inputs, strict=True)]
+            kwargs[flags] = [*allowed[:first], *kept]
+        return split(jaxpr, *args, **kwargs)
+
+    return split_body
+
+
+def _is_stacked(value: Any, marks: Saver) -> bool:
+    form = read_form(value)
+    return form is not None and marks.copies(form)
+
+
+_HOIST = "_scan_known_hoisting"
+"""JAX's function that hoists operations. A JAX without it does so elsewhere, and `keep_in_loops` changes nothing."""
+
+
+@contextmanager
+def keep_in_loops(marks: Saver) -> Generator[None]:
+    """Inside the context, operations stay in the bodies that call kernels."""
+    loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
+    evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
+    with ExitStack() as stack:
+        if hasattr(loops, _HOIST):
+            stack.enter_context(wrapped(loops, _HOIST, lambda function: _hoisting(function, marks)))
+            stack.enter_context(
+                wrapped(evaluation.JaxprTrace, "process_primitive", lambda method: _staging_all(method, marks))
+            )
+        yield
+
+
+def _hoisting(hoist: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+    def hoisted(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
+        before = marks.is_whole
+        marks.is_whole = marks.is_marked and has_kernels(jaxpr)
+        try:
+            return hoist(jaxpr, *args, **kwargs)
+        finally:
+            marks.is_whole = before
+
+    return hoisted
+
+
+def _staging_all(process: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
+    def processed(self: Any, primitive: Any, tracers: Any, *rest: Any) -> Any:
+        if marks.is_whole:
+            tracers = [self.instantiate_const(self.to_jaxpr_tracer(one)) for one in tracers]
+        return process(self, primitive, tracers, *rest)
+
+    return processed

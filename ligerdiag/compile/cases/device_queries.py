@@ -1,17 +1,21 @@
-"""Worker side: what a program hears that asks JAX which devices there are, while it is traced for a GPU that is not there.
+"""Answers a program that asks JAX for its devices as if the target GPU were there, while the program is traced in a
+worker.
 
-Programs choose their kernels by `jax.default_backend()` and `jax.devices()`. A worker has a CPU alone: with its answer they
-take their other branch, and the schedule of that one says nothing about the kernel.
+Programs choose their kernels by `jax.default_backend()` and `jax.devices()`. A worker has only a CPU; with that answer
+a program would take its other branch, whose schedule says nothing about the kernel.
 
-1. While a case is traced, JAX's public functions answer as on the target: platform `gpu`, the devices of the case's mesh
-   with their kind and compute capability. JAX itself asks inner functions, and computes constants on the CPU as before.
-2. While a module is imported the mesh is not known: one device of the target. What it keeps of that holds for no other
-   target: such a worker is for that one alone. While the cases of a file are listed there is no target: `gpu` is known all
-   the same, and whoever asks for more is imported once more, in a new worker.
-3. Who asks for the CPU's devices gets these. References, draws and replays run on the CPU and hear of it.
-4. The lowering of a host callback asks for the backend that would call, and uses it on TPUs alone: there is none.
-5. JAX's inner functions tell JAX itself of the CPU, unless it asks for the program's sake (how attention is lowered, which
-   devices make a mesh). The versions of cuDNN and cuSOLVER are those of the target.
+While a case is traced, JAX's public functions answer as on the target: platform `gpu`, and the devices of the case's
+mesh with their kind and compute capability. While a module is imported the mesh is unknown, so they answer with one
+device of the target. A module may keep that answer, and then its worker serves that target only (UsedWorkerError).
+While the cases of a file are listed there is no target; the platform `gpu` is known nevertheless, and a module that
+asks for more is imported again, in a new worker, for each target.
+
+A program that asks explicitly for the CPU's devices gets them: references, draws and replays run on the CPU.
+
+JAX's own modules call inner functions, which still answer with the CPU, so that JAX computes constants there. A few of
+JAX's modules ask on behalf of the program, for example to choose how attention is lowered, and get the target's answer
+(`_FOR_PROGRAM`). cuDNN and cuSOLVER have the versions of the target. The lowering of a host callback asks for a GPU
+backend, which it uses on TPUs only: it gets None.
 """
 
 import importlib
@@ -29,26 +33,26 @@ from ligerdiag.errors import UsedWorkerError
 
 PLATFORM = "gpu"
 _NAMES = frozenset({None, PLATFORM, "cuda"})
-"""Backends that mean the target."""
+"""Names of backends that mean the target."""
 
 
 @dataclass(slots=True)
 class _Target:
-    """What is answered at the moment."""
+    """The current answers."""
 
     is_gpu: bool = False
     devices: tuple[Any, ...] = ()
-    """Without any, the CPU's are handed out, and that is noted."""
+    """If empty, the answer comes from the CPU, and the query is noted."""
     description: str = ""
-    """Of the target; empty where the libraries of this machine are meant."""
+    """The target's description; empty to answer with the libraries of this machine."""
     was_asked: bool = False
-    """For more than the platform."""
+    """Whether somebody asked for more than the platform."""
     imported_for: str | None = None
-    """Description of the target that a module has asked about while it was imported; "" for none."""
+    """Description of the target that a module asked about while it was imported; "" for no target."""
 
 
 _TARGET = _Target()
-_ASKED = (
+_QUERIES = (
     "default_backend",
     "devices",
     "local_devices",
@@ -60,21 +64,21 @@ _ASKED = (
 
 
 _OF_JAX = ("jax", "jaxlib", "ligerdiag")
-_INNER = (
+_FOR_PROGRAM = (
     "jax._src.cudnn.fused_attention_stablehlo",
     "jax._src.mesh_utils",
     "jax._src.pmap",
     "jax._src.random",
     "jax._src.random.core",
 )
-"""See 5."""
+"""Modules of JAX that ask on behalf of the program."""
 
 
 @contextmanager
 def answer_as(devices: Iterable[Any], description: str) -> Generator[None]:
-    """Answers as where these devices are; without any, as on a GPU of which nothing else is known.
+    """Answers with these devices inside the context; without any, only the platform is known.
 
-    description: of the target; empty where its libraries are not to be answered for.
+    description: the target's; empty to answer with the library versions of this machine.
     """
     before = _TARGET.is_gpu, _TARGET.devices, _TARGET.description
     _TARGET.is_gpu, _TARGET.devices, _TARGET.description = True, tuple(devices), description
@@ -86,7 +90,7 @@ def answer_as(devices: Iterable[Any], description: str) -> Generator[None]:
 
 @contextmanager
 def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
-    """Answers what modules ask while they are imported. Raises UsedWorkerError where they asked about another target."""
+    """Answers modules while they are imported. Raises UsedWorkerError if this worker imported them for another target."""
     if _TARGET.imported_for not in (None, description):
         raise UsedWorkerError("this worker has imported the file for another target")
     _TARGET.was_asked = False
@@ -97,10 +101,12 @@ def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
 
 
 def install_answers() -> None:
-    """Puts functions that answer so in the place of JAX's public ones, for good; before any of the user's modules."""
+    """Replaces JAX's public functions by functions that give these answers, permanently; call it before any of the
+    user's modules is imported.
+    """
     jax: Any = importlib.import_module("jax")
     backend: Any = importlib.import_module("jax.extend.backend")
-    original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _ASKED})
+    original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _QUERIES})
     bridge: Any = _find_module("jax.lib.xla_bridge")  # its old place, the only one before 0.4.32
     original.get_backend = (backend if hasattr(backend, "get_backend") else bridge).get_backend
     original.get_default_device = getattr(backend, "get_default_device", None)
@@ -155,17 +161,17 @@ def install_answers() -> None:
     answers = default_backend, devices, local_devices, device_count, local_device_count, process_count, make_mesh
     for answer in answers:
         if getattr(original, answer.__name__) is not None:
-            _put(jax, getattr(original, answer.__name__), answer)
+            _replace(jax, getattr(original, answer.__name__), answer)
 
     def get_default_device() -> Any:
         found = _find_devices(None)
         return found[0] if found else original.get_default_device()
 
     if original.get_default_device is not None:
-        _put(backend, original.get_default_device, get_default_device)
+        _replace(backend, original.get_default_device, get_default_device)
     for module in (backend, bridge):
         if hasattr(module, "get_backend"):
-            _put(module, original.get_backend, get_backend)
+            _replace(module, original.get_backend, get_backend)
     _answer_callbacks()
     _hide_memory_kinds()
     _answer_by_caller(*answers, get_backend)
@@ -173,16 +179,18 @@ def install_answers() -> None:
 
 
 def _answer_by_caller(*answers: Callable[..., Any]) -> None:
-    """See 5: the inner functions answer whoever is not JAX, and what JAX asks for the program's sake, in the same way."""
+    """Lets JAX's inner functions give the target's answers to callers outside of JAX, and to modules that ask on behalf
+    of the program.
+    """
     bridge: Any = _find_module("jax._src.xla_bridge")
     for answer in answers:
         original = getattr(bridge, answer.__name__, None)
         if original is not None:
-            setattr(bridge, answer.__name__, _Chosen(original, answer))
+            setattr(bridge, answer.__name__, _AnswerByCaller(original, answer))
 
 
-class _Chosen:
-    """A function that answers in one way or another, by the module that calls it."""
+class _AnswerByCaller:
+    """A function with two answers; the calling module decides which."""
 
     def __init__(self, original: Any, answer: Callable[..., Any]) -> None:
         self._original = original
@@ -190,15 +198,15 @@ class _Chosen:
 
     def __call__(self, *args: Any, **words: Any) -> Any:
         caller = str(sys._getframe(1).f_globals.get("__name__", ""))  # pyright: ignore[reportPrivateUsage]
-        is_meant = caller.partition(".")[0] in _OF_JAX and caller not in _INNER
-        return (self._original if is_meant else self._answer)(*args, **words)
+        is_internal = caller.partition(".")[0] in _OF_JAX and caller not in _FOR_PROGRAM
+        return (self._original if is_internal else self._answer)(*args, **words)
 
     def __getattr__(self, name: str) -> Any:  # such as `cache_clear`
         return getattr(self._original, name)
 
 
 def _answer_versions() -> None:
-    """See 5. A library that is not there has no version to tell."""
+    """Answers with the target's versions of cuDNN and cuSOLVER. A library that is missing has no version to replace."""
     library: Any = getattr(_find_module("jax._src.lib"), "cuda_versions", None)
     for name, find in (("cudnn_get_version", _find_cudnn_version), ("cusolver_get_version", _find_cusolver_version)):
         original = getattr(library, name, None)
@@ -211,15 +219,16 @@ def _answer_version(original: Callable[[], int], find: Callable[[], int]) -> int
 
 
 def _find_cudnn_version() -> int:
-    """`CUDNN_VERSION` (cudnn_version.h): 91900 of 9.19.0; 0 where the description does not tell."""
+    """Returns `CUDNN_VERSION` (cudnn_version.h): 91900 for 9.19.0; 0 if the description does not give it."""
     major, minor, patch = _find_version("dnn_version")
     return major * 10_000 + minor * 100 + patch
 
 
 def _find_cusolver_version() -> int:
-    """`CUSOLVER_VERSION` (cusolver_common.h), at least, of the CUDA that the description names; 0 where it names none.
+    """Returns a lower bound of `CUSOLVER_VERSION` (cusolver_common.h) for the CUDA version of the description; 0 if
+    unknown.
 
-    CUDA 13.0 brings 12.0 (CUDA 13.0 release notes, table 1); of older ones it is not told.
+    CUDA 13.0 contains cuSOLVER 12.0 (CUDA 13.0 release notes, table 1); older versions are not mapped.
     """
     major, _, _ = _find_version("runtime_version")
     return (major - 1) * 1000 if major >= 13 else 0
@@ -231,7 +240,7 @@ def _find_version(field: str) -> tuple[int, int, int]:
 
 
 def _answer_callbacks() -> None:
-    """See 4."""
+    """Lets the lowering of host callbacks continue without a GPU backend, which it uses on TPUs only."""
     context: Any = getattr(_find_module("jax._src.interpreters.mlir"), "ModuleContext", None)
     original = getattr(context, "get_backend", None)
     if original is None:  # an older JAX keeps it as a field
@@ -249,7 +258,7 @@ def _answer_callbacks() -> None:
 
 
 class _WithoutMemoryKinds:
-    """A compiled program that does not tell in what memories its outputs are."""
+    """A compiled program that does not report the memory kinds of its outputs."""
 
     def __init__(self, executable: Any) -> None:
         self._executable = executable
@@ -262,7 +271,9 @@ class _WithoutMemoryKinds:
 
 
 def _hide_memory_kinds() -> None:
-    """See 6."""
+    """Hides the memory kinds of outputs: JAX 0.8.2 and 0.8.3 would look for these memories on devices that do not
+    exist.
+    """
     library: Any = _find_module("jax._src.interpreters.pxla")
     original = getattr(library, "get_out_shardings_from_executable", None)
     if original is None:
@@ -275,13 +286,13 @@ def _hide_memory_kinds() -> None:
 
 
 def drop_host_callbacks(lowered: Any) -> None:
-    """Takes from a lowered program the functions of its host callbacks, which a client without devices does not take."""
+    """Removes the functions of host callbacks from a lowered program, because a client without devices rejects them."""
     given: Any = getattr(getattr(lowered, "_lowering", None), "compile_args", {})
     if given.get("host_callbacks"):
         given["host_callbacks"] = []
 
 
-def _put(module: Any, original: Callable[..., Any], answer: Callable[..., Any]) -> None:
+def _replace(module: Any, original: Callable[..., Any], answer: Callable[..., Any]) -> None:
     name = answer.__name__
     answer.__doc__, answer.__module__ = original.__doc__, original.__module__
     setattr(module, name, answer)
@@ -295,7 +306,7 @@ def _find_module(name: str) -> Any:
 
 
 def _find_devices(backend: Any) -> tuple[Any, ...]:
-    """The target's, unless another backend is meant, or nobody knows them."""
+    """Returns the target's devices; none if another backend is requested or the devices are unknown."""
     if not _TARGET.is_gpu or not (backend is None or isinstance(backend, str)) or backend not in _NAMES:
         return ()
     _TARGET.was_asked = True

@@ -1,25 +1,32 @@
-"""Worker side: records every bind of a kernel primitive while JAX traces, with the user's lines that made it; and whether
-JAX keeps the order of the operations around it.
+"""Records every bind of a kernel primitive while JAX traces, with the user's lines, and whether JAX keeps the order
+around it.
+
+In the body of a scan, a map or a remat, JAX traces the function under a `custom_vjp` or `custom_jvp` before it knows
+whether the body is differentiated. If it is, the rule (`fwd`, `jvp`) replaces the function, and the function's calls
+are in no program. Such a kernel call was not dropped: it was never meant to run. `watch_rules` finds these.
 """
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+import jax
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.artifact import ANY_OPERAND, LoneCall
-from ligerdiag.compile.lowering.call_forms import RuleCall, find_rule_calls, get_type, is_reference, watch_rules
+from ligerdiag.compile.lowering.jax_versions import get_type, is_reference
 from ligerdiag.compile.lowering.tags import read_call_name
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
 _LIBRARIES = ("jax_triton", "jax._src.pallas")
-"""Modules through which a user calls a kernel."""
+"""Packages through which a user calls a kernel."""
 
 
 type Lines = tuple[tuple[str, int], ...]
@@ -28,7 +35,7 @@ type Lines = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedCall:
-    """A kernel call of the program, before it is known whether it reaches XLA."""
+    """A kernel call of the program, which may not reach XLA."""
 
     kernel: str
     primitive: str
@@ -38,32 +45,109 @@ class TracedCall:
     function: str
     """Name of the innermost frame's function."""
     whole_stack: bool = False
-    """Whether `lines` continue beyond the traced function: they come from Python if JAX's hold no frame of the
-    user's."""
+    """Whether `lines` come from Python's stack, because JAX's traceback has no frame of the user's: they then continue
+    beyond the traced function.
+    """
     site: SourceLine | None = None
-    """Python's own innermost line, where the user's code makes the call. JAX's `lines` are those of the forward pass, also
-    for a call that the backward function of a `custom_vjp` makes. None where a rule of JAX's binds anew."""
+    """Python's innermost line of the user's code that makes the call. JAX's `lines` are those of the forward pass, even
+    for a call by the backward function of a `custom_vjp`. None if a rule of JAX's binds again.
+    """
     name_stack: str
     traced: bool
     outputs_used: bool
     operand_used_later: bool
     alone: LoneCall | None = None
-    """The custom call that XLA would get, if its outputs are not used; None also if it could not be made."""
+    """The custom call that XLA would get, if the call's outputs are unused; None also if it could not be made."""
     repeated: tuple[tuple[int, ...], ...] = ()
-    """Numbers of operands that are one `Ref`, for each `Ref` that stands behind several."""
+    """Numbers of the operands that are one `Ref`, for each `Ref` that is passed several times."""
     name: str = ""
-    """Its name in the trace, see `call_names`; empty where it has none."""
+    """Its name in the trace, see `call_names`; may be empty."""
 
     def is_same(self, other: "TracedCall") -> bool:
-        """Returns whether it is the same call of the user's code: by their names, or by their kernel and lines."""
+        """Whether it is the same call of the user's code: by name, otherwise by kernel and lines."""
         if self.name and other.name:
             return self.name == other.name
         return (self.kernel, self.lines) == (other.kernel, other.lines)
 
 
+_library: Any = jax
+
+
+_RULES = ((_library.custom_vjp, "fwd"), (_library.custom_jvp, "jvp"))
+"""Class, and the attribute with the rule that replaces the function."""
+
+
+@dataclass(slots=True, eq=False)
+class RuleCall:
+    """One call of a function with a rule of its own."""
+
+    replaced: bool = False
+    """Whether its rule was traced."""
+
+
+_inside: ContextVar[tuple[RuleCall, ...]] = ContextVar("inside", default=())
+
+
+def find_rule_calls() -> tuple[RuleCall, ...]:
+    """Returns the calls whose function, not rule, is being traced; outermost first."""
+    return _inside.get()
+
+
+@contextmanager
+def watch_rules() -> Generator[None]:
+    """Notes inside the context which functions are traced, and which rules."""
+    with ExitStack() as stack:
+        for kind, rule in _RULES:
+            stack.enter_context(_watched_rule(kind, rule))
+        yield
+
+
+@contextmanager
+def _watched_rule(kind: Any, rule: str) -> Generator[None]:
+    original = kind.__call__
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **keywords: Any) -> Any:
+        if getattr(self, rule, None) is None:
+            return original(self, *args, **keywords)  # its own error says that the rule is missing
+        made = RuleCall()
+        twin: Any = object.__new__(kind)
+        twin.__dict__.update(self.__dict__)
+        twin.fun = _mark_function(self.fun, made)
+        setattr(twin, rule, _mark_rule(getattr(self, rule), made))
+        return original(twin, *args, **keywords)
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = original
+
+
+def _mark_function(function: Any, made: RuleCall) -> Any:
+    @functools.wraps(function)
+    def marked(*args: Any, **keywords: Any) -> Any:
+        token = _inside.set((*_inside.get(), made))
+        try:
+            return function(*args, **keywords)
+        finally:
+            _inside.reset(token)
+
+    return marked
+
+
+def _mark_rule(rule: Any, made: RuleCall) -> Any:
+    @functools.wraps(rule)
+    def marked(*args: Any, **keywords: Any) -> Any:
+        made.replaced = True
+        return rule(*args, **keywords)
+
+    return marked
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bind:
-    """A kernel call as it was traced, whether or not it reaches XLA."""
+    """A kernel call as traced, whether or not it reaches XLA."""
 
     call: TracedCall
     primitive: Any
@@ -71,19 +155,19 @@ class Bind:
     avals: tuple[Any, ...]
     """Types of its operands."""
     rule_calls: tuple[RuleCall, ...]
-    """The calls with a rule of their own inside of whose function it stands."""
+    """The calls with a rule of their own in whose functions the bind happened."""
     for_shapes: bool
-    """`jax.eval_shape` asked."""
+    """Whether `jax.eval_shape` traced it."""
 
     @property
     def is_replaced(self) -> bool:
-        """See 5 of `kernel_calls`."""
+        """Whether a rule replaced the function in which the bind happened."""
         return any(call.replaced for call in self.rule_calls)
 
 
 @contextmanager
 def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
-    """Writes down every bind of the primitives inside the context."""
+    """Records every bind of the primitives inside the context."""
     binds: list[Bind] = []
 
     def wrap(primitive: Any, bind: Any) -> Any:
@@ -91,7 +175,7 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
             results = bind(*args, **params)
             source_info: Any = source_info_util.current()
             lines, function = read_traceback(source_info.traceback)
-            whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback begins anew
+            whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback starts again
             if whole_stack:
                 lines, function = _read_stack()
             types = tuple(get_type(arg) for arg in args)
@@ -150,7 +234,7 @@ def compute_kernel_name(params: Mapping[str, Any]) -> str:
 
 
 def read_traceback(traceback: Any) -> tuple[Lines, str]:
-    """Returns the user's frames of JAX's traceback, and the name of the innermost one's function."""
+    """Returns the user's frames in JAX's traceback, and the name of the innermost one's function."""
     frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
     return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
 
@@ -177,7 +261,7 @@ def _read_stack() -> tuple[Lines, str]:
 
 
 def _find_site() -> SourceLine | None:
-    """Returns the user's line that calls the library of the kernel primitive; None where JAX binds by itself."""
+    """Returns the user's line that calls the kernel primitive's library; None if JAX binds by itself."""
     frame = inspect.currentframe()
     through_library = False
     while frame is not None:
@@ -196,24 +280,26 @@ def _find_site() -> SourceLine | None:
 
 @dataclass(slots=True)
 class TracedOrder:
-    """A note about one trace."""
+    """Notes on the order of operations in one trace."""
 
     crossed: set[int] = field(default_factory=set[int])
-    """Operands of kernels on which an operation stands on the other side of the call than where its author has it;
-    `ANY_OPERAND` for calls of functions with kernels."""
+    """Operands of kernels for which JAX moved an operation to the other side of the call; `ANY_OPERAND` for calls of
+    functions with kernels.
+    """
 
 
 @contextmanager
 def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
-    """Yields a note of whether JAX loses the order around a kernel in what is traced inside of the context.
+    """Yields a note of whether JAX changes the order around a kernel in anything that is traced inside the context.
 
-    Before 0.6.2 JAX sorts the operations of a function that it differentiates, or splits, by what each needs and not by
-    when it was traced. To JAX the order means nothing; a kernel that overwrites its operand is read differently then.
+    Before 0.6.2, JAX sorts the operations of a function that it differentiates or splits by their dependences, not by
+    the time of tracing. The order means nothing to JAX, but a kernel that overwrites its operand is then read
+    differently.
     """
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     order, numbers = TracedOrder(), count()
     make, sort = evaluation.new_eqn_recipe, evaluation.toposort
-    if next(iter(inspect.signature(make).parameters)) != "in_tracers":  # a JAX that numbers them, and sorts by that
+    if next(iter(inspect.signature(make).parameters)) != "in_tracers":  # this JAX numbers them itself
         yield order
         return
 
@@ -234,8 +320,9 @@ def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
 
 
 def _find_crossed(recipes: Sequence[Any], primitives: Sequence[Any]) -> Iterator[int]:
-    """Yields the operands that a kernel call shares with what comes after it and was traced before it, or the other way
-    round; what has no number may have been traced at any time."""
+    """Yields the operands that a kernel call shares with an operation that was traced before the call and comes after
+    it, or the reverse. An operation without a number may have been traced at any time.
+    """
     for place, kernel in enumerate(recipes):
         if not _calls(kernel.primitive, kernel.params, primitives):
             continue
@@ -258,7 +345,7 @@ def _identify(tracer: Any) -> int:
 
 
 def _calls(primitive: Any, params: Mapping[str, Any], primitives: Sequence[Any]) -> bool:
-    """Returns whether it is a kernel call, or calls a function with one."""
+    """Whether it is a kernel call, or calls a function with one."""
     return primitive in primitives or any(
         _calls(equation.primitive, equation.params, primitives)
         for jaxpr in list_jaxprs(params)
