@@ -267,7 +267,7 @@ _MAX_TEXT = 60
 
 
 def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
-    """Returns one line; empty if the call's source is insufficient or not below a source root, or if it declares the write."""
+    """Returns one line; empty if the call's source is insufficient or outside the source roots, or declares the write."""
     if call.line is None or call.is_declared or not has_trait(call.target, _JAX_TRITON):
         return ""
     found = _find_call(call.line.file, call.line.line, tuple(source_roots))
