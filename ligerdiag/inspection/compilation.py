@@ -283,7 +283,9 @@ def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedB
 
 _LOOSE = (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration)
 """Raised if the parts of a file's module are inconsistent."""
-_TOO_MANY_STEPS = "the module calls its computations along more paths than XLA leaves, so it is unknown whether live values share bytes"
+_TOO_MANY_STEPS = (
+    "the module calls its computations along more paths than XLA leaves: whether values share bytes is unknown"
+)
 
 
 def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:

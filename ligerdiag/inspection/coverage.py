@@ -212,7 +212,10 @@ def _key(access: BufferAccess) -> tuple[int, int, AccessKind]:
 def _settle_output(output: OutputView, is_differing: bool) -> OutputView:
     if not is_differing:
         return output
-    sentence = f"`{output.name}` could not be decided: it depends on the author's order of independent operations, which is unknown"
+    sentence = (
+        f"`{output.name}` could not be decided: it depends on the author's order of independent operations, which is"
+        " unknown"
+    )
     return replace(output, verdict=Verdict.UNKNOWN, missing=(), sentence=sentence)
 
 
