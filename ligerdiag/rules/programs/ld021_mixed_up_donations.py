@@ -65,7 +65,7 @@ RULE = Rule(
     id="LD021",
     name="mixed-up-donations",
     severity=Severity.ERROR,
-    summary="XLA gives donated arguments one buffer: outputs are wrong without any kernel",
+    summary="donated arguments share one buffer, and outputs are wrong without any kernel",
     what_it_does="""\
 Reports donated arguments that share a buffer in XLA's buffer assignment, as a compile on the machine with the GPU
 produces it. A compile for an absent GPU never shows that; there the rule reports the programs for which XLA is known to
