@@ -126,7 +126,7 @@ def test_who_wants_the_original_and_comes_first_reads_the_original() -> None:
     late = view_of(program, schedule("ky"), "sums", "y")
     assert (read_of(late, "abs").read, read_of(late, "abs").place) == (ReadKind.CLOBBERED, Place.SAME_BYTES)
     assert path_of(late, "y") == ["custom-call", "abs"]
-    assert "is wrong: it needs `%negate_ld1.2` as it was before `double` overwrote it" in sentence_of(late, "y")
+    assert "is wrong: it needs `%negate_ld1.2` from before `double` overwrote it" in sentence_of(late, "y")
     early = view_of(program, schedule("yk"), "sums", "y")
     assert read_of(early, "abs").read is not ReadKind.CLOBBERED
     assert read_of(early, "abs").read is not ReadKind.STALE
