@@ -135,7 +135,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         drawn = compute_schedule_view(context) if words.get("view") else None
     except _LOOSE as fault:
-        if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
+        if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules are inconsistent
             raise
         raise ArtifactError(
             f"the modules of `{compilation.name}` are inconsistent: {type(fault).__name__} {fault}".rstrip()
