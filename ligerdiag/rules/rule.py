@@ -5,6 +5,7 @@ and doubles the row in place. They run with every generation of jax-triton: an u
 `out_shape`, which all of them accept, a declared one `call_in_place`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
@@ -238,12 +239,12 @@ KERNEL = f"{_IMPORTS}\n\n{_HIDDEN_CALL}"
 
 
 def make_example(*, about: str, code: str, declared: bool = False, target: str = "h100") -> Example:
-    """Returns an example that calls the shared kernel, and runs with every generation of jax-triton.
+    """Returns an example that runs with every generation of jax-triton.
 
-    declared: the example declares its write. It gets the shared kernel that hides its write only if it calls that.
+    Its code may call the shared kernel by `sum_and_double`, which hides the write. declared: by `sum_and_double_declared`.
     """
     imports = _IMPORTS + (_CALL_IN_PLACE if declared or "call_in_place(" in code else "")
-    hidden = _HIDDEN_CALL if not declared or "sum_and_double(" in code else ""
+    hidden = _HIDDEN_CALL if re.search(r"\bsum_and_double\(|\bdouble_kernel\b", code) else ""
     return Example(about=about, code=f"{imports}\n\n{hidden}{_DECLARED_CALL if declared else ''}{code}", target=target)
 
 

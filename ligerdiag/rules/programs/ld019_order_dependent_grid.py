@@ -10,7 +10,7 @@ from ligerdiag.effects.access import Neighbours
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, OrderTried, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, DecidedBy, Example, Measured, Party, Rule, render_error
+from ligerdiag.rules.rule import ALIASED, DecidedBy, Measured, Party, Rule, make_example, render_error
 from ligerdiag.rules.wording import LOST, UPDATE_HELP, describe_equal_results, describe_meeting
 
 ROUNDING = 1e-5
@@ -118,10 +118,9 @@ def _describe_difference(launch: LaunchNumbers) -> tuple[str, str]:
     return "replay", f"the results of %{launch.instruction} differ {how}"
 
 
-NEIGHBOURS_ROW = Example(
+NEIGHBOURS_ROW = make_example(
     about="A running sum over rows: each program adds its row to what the previous program stored.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def running_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
@@ -139,10 +138,9 @@ CASE = Case(name="running_sum", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-SAME_ROW = Example(
+SAME_ROW = make_example(
     about="Every program stores its row's sum to the same element.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def last_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -158,10 +156,9 @@ CASE = Case(name="last_wins", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-LOST_SUMS = Example(
+LOST_SUMS = make_example(
     about="Every program loads the sum, adds its row's, and stores it: if two run at the same time, one is lost.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def total_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -180,10 +177,9 @@ CASE = Case(name="lost_sums", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-TICKETS = Example(
+TICKETS = make_example(
     about="An atomic counter says where each program stores its row; the GPU decides which comes first.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def ticket_kernel(x_ptr, count_ptr, out_ptr, COLUMNS: tl.constexpr):
     columns = tl.arange(0, COLUMNS)
@@ -203,10 +199,9 @@ CASE = Case(name="tickets", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-ROWS_IN_A_LOOP = Example(
+ROWS_IN_A_LOOP = make_example(
     about="One program walks down the rows of its block of columns, and reads again only what it wrote itself.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def running_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.buffers import find_hit
 from ligerdiag.model.findings import Finding, LaunchNumbers, MemoryOperation, OutsideAccess, Severity
-from ligerdiag.rules.rule import KERNEL, DecidedBy, Example, Measured, Party, Rule
+from ligerdiag.rules.rule import DecidedBy, Measured, Party, Rule, make_example
 from ligerdiag.rules.wording import name_buffer
 from ligerdiag.text import count_of
 
@@ -84,10 +84,9 @@ def _describe(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Itera
         yield "bytes", f"in XLA's buffer assignment these bytes belong to {whose}"
 
 
-PAST_THE_END = Example(
+PAST_THE_END = make_example(
     about="The blocks cover 128 elements, the operand has 100, and nothing masks the last block.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def negate_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -103,10 +102,9 @@ CASE = Case(name="past_the_end", function=step, args=(Arg(shape=(100,)),))
 """,
 )
 
-NEXT_ROW = Example(
+NEXT_ROW = make_example(
     about="Each program reads the row below its own; below the last row XLA has put what the kernel writes.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def difference_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -125,10 +123,9 @@ CASE = Case(name="next_row", function=step, args=(Arg(shape=(8, 64)),))
 """,
 )
 
-MASKED = Example(
+MASKED = make_example(
     about="The lanes past the end are masked, in the load and in the store.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def negate_kernel(x_ptr, out_ptr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
