@@ -161,7 +161,7 @@ def test_a_race_joins_what_was_shown_of_the_same_call_and_operand() -> None:
     assert "differ by 5.0e-01" in finding.evidence[1][1]
     first, second = measure(shown, launches=(launch(racing={1: 0.5}, checked=2),))
     assert (first.operand, second.operand) == (2, 1)
-    assert "are the same from the last program to the first, in 2 of 3 launches" in first.evidence[1][1]
+    assert "from the last program to the first and with all at once, in 2 of 3 launches" in first.evidence[1][1]
     assert measure(shown, launches=(launch(),)) == (shown,)
 
 
@@ -224,11 +224,11 @@ def test_the_pattern_has_what_program_order_loses_to_it(error: float, rules: lis
         assert "without the addition and the subtraction" in finding.evidence[-1][1]
 
 
-def test_a_loss_that_is_small_on_these_arguments_stays_a_finding_and_is_told() -> None:
+def test_a_loss_that_is_small_on_these_arguments_stays_a_finding_and_says_so() -> None:
     numbers = {"a": make_numbers(), "b": make_numbers()}
     (finding,) = measure(LOSSY_PATTERN, outputs=numbers, rounded={"a": 1e-7, "b": 2e-6})
     assert (finding.outputs, finding.severity) == (LOSSY_PATTERN.outputs, LOSSY_PATTERN.severity)
-    assert finding.evidence[-1] == ("replay", "relative error 2.0e-06 beside what they are without the two")
+    assert finding.evidence[-1] == ("replay", "relative error 2.0e-06 compared with the program without the two")
 
 
 @pytest.mark.parametrize("reference", [{}, {"a": 1e-6}, {"a": 1e-6, "b": float("nan")}])
@@ -265,7 +265,7 @@ def test_runs_of_a_device_that_differ_are_a_finding_and_runs_that_do_not_are_non
     device = DeviceRun(device="NVIDIA H200", count=1, runs=5, outputs=outputs)
     (finding,) = measure(device=device)
     assert (finding.rule, finding.outputs) == ("LD017", ("b",))
-    assert finding.evidence == (("device", "`b` differs by up to 1.0e-03 between 5 runs on equal inputs"),)
+    assert finding.evidence == (("device", "`b` differs by up to 1.0e-03 between 5 runs on the same inputs"),)
 
 
 def test_rules_that_need_numbers_are_unsettled_without_them() -> None:
