@@ -189,9 +189,7 @@ CASE = Case(name="sum_onto_anything", function=step, args=(Arg(shape=(256,)),))
 """,
 )
 
-ACCUMULATED = make_example(
-    about="One program adds block after block to its output, starting from its previous contents.",
-    code="""\
+_ACCUMULATE = """\
 @triton.jit
 def accumulate_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     columns = tl.arange(0, COLUMNS)
@@ -207,7 +205,11 @@ def step(x):
 
 
 CASE = Case(name="accumulated", function=step, args=(Arg(shape=(8, 32)),))
-""",
+"""
+
+ACCUMULATED = make_example(
+    about="One program adds block after block to its output, starting from its previous contents.",
+    code=_ACCUMULATE,
 )
 
 SUM_ONTO_ZERO = make_example(
@@ -226,24 +228,9 @@ CASE = Case(name="sum_onto_zero", function=step, args=(Arg(shape=(256,)),))
 
 WRITTEN_FIRST = make_example(
     about="The program stores zeros first, and reads back what it stored.",
-    code="""\
-@triton.jit
-def accumulate_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    columns = tl.arange(0, COLUMNS)
-    tl.store(out_ptr + columns, tl.zeros((COLUMNS,), tl.float32))
-    for row in range(ROWS):
-        total = tl.load(out_ptr + columns) + tl.load(x_ptr + row * COLUMNS + columns)
-        tl.store(out_ptr + columns, total)
-
-
-def step(x):
-    rows, columns = x.shape
-    sums = jax.ShapeDtypeStruct((columns,), x.dtype)
-    return {"sums": jt.triton_call(x, kernel=accumulate_kernel, out_shape=sums, grid=(1,), ROWS=rows, COLUMNS=columns)}
-
-
-CASE = Case(name="written_first", function=step, args=(Arg(shape=(8, 32)),))
-""",
+    code=_ACCUMULATE.replace(
+        "    for row", "    tl.store(out_ptr + columns, tl.zeros((COLUMNS,), tl.float32))\n    for row"
+    ).replace("accumulated", "written_first"),
 )
 
 RULE = Rule(
