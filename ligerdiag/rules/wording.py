@@ -177,7 +177,7 @@ UNFUSED = (
 )
 
 
-_SPARE = "jax-triton before 0.4: add a spare pointer for each after the kernel's outputs"
+_SPARE = "before jax-triton 0.4: add a spare pointer for each after the kernel's outputs"
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:

@@ -78,7 +78,9 @@ def test_a_reader_of_other_bytes_is_a_change() -> None:
     before, after = make_neighbourhood(make_reader()), make_neighbourhood(make_reader(origin=Origin.SOURCE))
     (change,) = compare(before, after)
     assert change.kind is ChangeKind.ORIGIN
-    assert change.text.endswith("read the overwritten bytes and reads the value that the kernel's operand was copied from")
+    assert change.text.endswith(
+        "read the overwritten bytes and reads the value that the kernel's operand was copied from"
+    )
 
 
 @pytest.mark.parametrize(

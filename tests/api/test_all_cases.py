@@ -159,7 +159,7 @@ def test_the_finding_names_the_gathered_copy_that_is_overwritten_and_the_value_t
     assert evidence["write"].startswith(f"%{call} overwrites operand 0")
     assert evidence["read"].startswith(f"%{reader} reads %{value} at logical time")
     assert value != overwritten
-    way = evidence["read"].split("the kernel's operand is an array gathered from it by ")[1]
+    way = evidence["read"].split("the kernel's operand is gathered from it by ")[1]
     assert "%all-gather" in way
     assert way.split(" (")[0].endswith(f"%{overwritten}")
     assert [label for label, _ in finding.evidence] == ["write", "read"]

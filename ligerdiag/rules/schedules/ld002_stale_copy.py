@@ -60,8 +60,8 @@ def _relate(context: Context, read: ReadFinding, value: HloInstruction) -> str:
     if path:
         gathered = any(_is_gather(context, step) for step in path)
         steps = ", ".join(f"%{step.name}" for step in path if step.opcode not in _PLACES)
-        made = "an array gathered from it" if gathered else "a copy or cast of it"
-        return f"the kernel's operand is {made} by {steps}"
+        made = "gathered" if gathered else "copied or cast"
+        return f"the kernel's operand is {made} from it by {steps}"
     if find_path(end, value):
         return "it was made from the kernel's operand before the write"
     return "the kernel's operand is another copy of the value"
