@@ -132,7 +132,13 @@ def test_the_numbers_of_an_example_say_the_same_as_its_schedule(rule: Rule, exam
 
 
 @pytest.mark.parametrize(
-    ("rule", "example"), [parameters for parameters in BAD if parameters.values[0].id in ("LD001", "LD002", "LD004")]
+    ("rule", "example"),
+    [
+        pytest.param(rule, example, id=f"{rule.id}-{n}")
+        for rule in RULES
+        if rule.kind in (RuleKind.EARLY_READ, RuleKind.COPY_READ, RuleKind.LATE_READ)
+        for n, example in enumerate(rule.bad)
+    ],
 )
 def test_a_wrong_output_of_an_error_is_wrong_in_numbers(rule: Rule, example: Example, judge: Judge) -> None:
     replay = judge(example).replay
