@@ -179,7 +179,7 @@ def test_a_saved_residual_is_clobbered_after_the_kernel(reports: Reports) -> Non
     view = view_of(reports, "saved_residual[exp-perplexity-hidden]")
     (read,) = reads_of(view, "logits", ReadKind.CLOBBERED)
     assert read.place is Place.SAME_BYTES
-    assert "it gets what the kernel wrote" in next(o.sentence for o in view.outputs if o.name == "logits")
+    assert "and gets what the kernel wrote" in next(o.sentence for o in view.outputs if o.name == "logits")
 
 
 def test_a_constant_is_defined_by_itself(reports: Reports) -> None:
