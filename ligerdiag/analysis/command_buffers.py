@@ -58,12 +58,12 @@ def find_command_buffers(module: HloModule, thunks: ThunkSequence | None) -> Fou
         if computation.name.startswith(_OLD_NAME) and computation.sequence
     )
     if thunks is None:
-        return FoundCommands(old, () if old else ("there is no thunk sequence: command buffers are not seen",))
+        return FoundCommands(old, () if old else ("there is no thunk sequence, so command buffers are unknown",))
     if not thunks.shows_nested:
         return FoundCommands(old)
     matcher = _Matcher(module)
     matcher.match(module.entry, thunks)
-    notes = tuple(f"which instructions are the thunks of `{name}` could not be told" for name in matcher.unmatched)
+    notes = tuple(f"the thunks of `{name}` could not be matched with instructions" for name in matcher.unmatched)
     return FoundCommands((*old, *matcher.found), notes)
 
 

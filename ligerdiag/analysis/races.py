@@ -222,5 +222,8 @@ def find_concurrency(
         found = find_command_buffers(module, thunks)
         command_buffers, notes = found.buffers, found.notes
     if command_order is CommandOrder.UNKNOWN:
-        notes = ("the order that command buffers keep is not known: only what buffers declare is believed", *notes)
+        notes = (
+            "the order of commands in command buffers is unknown: only their buffers order them",
+            *notes,
+        )
     return Concurrency(find_races(writes, buffers, positions, command_buffers), notes)

@@ -1,7 +1,7 @@
-"""Reads of memory that XLA allocates for the program and that nobody has written: `jax.lax.empty`, `jax.empty_ref`.
+"""Finds reads of memory that XLA allocates for the program and that nobody has written: `jax.lax.empty`, `jax.empty_ref`.
 
-1. A kernel that is given such memory, by whatever names, surely reads bytes of it that it has not written before.
-2. What loops, branches and updates of parts make of it is not followed: replay asks, see `replay.runs.launch_reach`.
+A read counts if a kernel gets such memory under any name, and surely reads bytes of it before it writes them. Loops,
+branches and partial updates are not followed: replay covers them, see `replay.runs.launch_reach`.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _NAMES = Through(bitcasts=True, barriers=True, tuples=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnwrittenMemory:
-    """A read by 1."""
+    """A read of unwritten memory by a kernel."""
 
     call: HloInstruction
     """Of the kernel, in the program."""

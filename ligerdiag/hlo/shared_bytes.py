@@ -1,25 +1,27 @@
-"""Pairs of values that are alive at the same time and stand in the same bytes, from the schedule and the buffer assignment.
+"""Finds pairs of values that are alive at the same time in the same bytes, from the schedule and the buffer assignment.
 
-One walk over the schedule runs every computation on the bytes of the assignment. Bytes hold the name of the value that was
-written there last; a name is the position that defines the value, as XLA's buffer assignment lists it (`dataflow`).
+One walk over the schedule executes every computation on the bytes of the assignment. Bytes hold the name of the value
+that was written there last. A name is the position that defines the value, as XLA's buffer assignment lists it
+(`dataflow`).
 
-(1) An instruction reads the values of its operands, and then writes those of its results. A read must find the value that
-    the operand means. If it finds another one, both were alive: the *lost* value, which is still read, and the *other* one.
-    So a consumer may write over the operand that it reads last, and over no other value that is read later.
-(2) Two results of one instruction in the same bytes are written at once: neither can be read. Results that are one
-    value inside of a fusion may share them.
-(3) A result that stands in a part of an operand's bytes, or begins elsewhere, is written while the operand is still read. So
-    is one in the very same bytes, if elements of the operand are needed for other elements of the result (`overwriting`).
-(4) What only passes a value on (tuples, bitcasts, calls, barriers, the done of a start) keeps its name. The state of a loop
-    has one name from the entry to the result, and a conditional's result one for all branches: to rename is not to write.
-    The body of a loop must leave every element of the state in place, and so must its condition. After a conditional, bytes
-    hold what each branch may have left there.
-(5) A done reads what its start has read: an operand stays until then, unless the start itself writes over it.
-(6) At the end stand the results, and each argument that the caller keeps, as it came.
-(7) An output is wrong if it may depend on a read that found another value: by operands, by leaf of a loop's state, and by
-    predicates.
-Not modelled: what a kernel overwrites behind XLA's back. Nothing is said of values without bytes, and of computations that
-are applied or fused.
+- An instruction reads its operands and then writes its results. A read must find the value that the operand means. If
+  it finds another one, both were alive: the *lost* value, which is still read, and the *other* one. So a consumer may
+  write over an operand that nobody reads later, and over no other live value.
+- Two results of one instruction in the same bytes are written at once, so neither can be read, unless they are one
+  value inside a fusion.
+- A result in a part of an operand's bytes, or with another offset, is written while the operand is still read. So is a
+  result in exactly the operand's bytes if other elements of the result still need elements of the operand
+  (`overwriting`).
+- Tuples, bitcasts, calls, barriers and the done of a start keep the name of their value. The state of a loop has one
+  name from the entry to the result, and the result of a conditional one name for all branches: renaming writes nothing.
+  The body and the condition of a loop must leave every element of the state in place. After a conditional, bytes hold
+  what any of the branches may have left there.
+- A done reads what its start has read: an operand stays until then, unless the start itself writes over it.
+- At the end of the program its results are read, and the original value of each argument that the caller keeps.
+- An output is wrong if it may depend on a read that found another value: through operands, through a leaf of a loop's
+  state, or through predicates.
+
+Not modelled: writes of kernels behind XLA's back, values without bytes, and computations that are applied or fused.
 """
 
 from bisect import bisect_left, bisect_right
@@ -49,14 +51,14 @@ _LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _WAITS = having(Trait.DONE, Trait.UPDATE)
 _MOST_STEPS = 20
-"""Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its own."""
+"""Average number of times that the walk may visit an instruction; XLA gives each computation one caller."""
 _MOST_ROUNDS = 8
-"""Times that a loop's body is walked over for what depends on a wrong read; what still changes then is all of its state."""
+"""Number of walks over a loop's body to find what depends on a wrong read; after that, all of its state does."""
 _MOST_PAIRS = 64
-"""Pairs that are told apart. A module with more has one of them for all others."""
+"""Number of pairs that are told apart. The last one represents all others."""
 
 type _Leaf = tuple[Definition, int] | None
-"""(name, slice number) of a leaf; None where it has no bytes."""
+"""(name, slice number) of a leaf; None if it has no bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,24 +72,24 @@ class SharedBytes:
     """The value that is written over it, or at the same time."""
     other_place: Slice
     reader: HloInstruction | None
-    """The first reader of the lost value that finds the other one; None for the end of the program, (6)."""
+    """The first reader of the lost value that finds the other one; None for the end of the program."""
     readers: int
     """Number of such readers."""
     outputs: frozenset[int]
     """Numbers of the program's outputs that may depend on such a read."""
     is_kept: bool
-    """The lost value is an argument that the caller keeps, and nothing but the end of the program misses it."""
+    """The lost value is an argument that the caller keeps, and only the end of the program misses it."""
 
     @property
     def common(self) -> Slice:
-        """The bytes that both have."""
+        """The bytes that both occupy."""
         a, b = self.lost_place, self.other_place
         first, end = max(a.offset, b.offset), min(a.offset + a.size, b.offset + b.size)
         return Slice(a.allocation, first, max(end - first, 0))
 
 
 class TooManyStepsError(Exception):
-    """The module calls its computations in more ways than XLA leaves."""
+    """Raised if the module calls its computations along more paths than XLA leaves."""
 
 
 def find_shared_bytes(
@@ -103,19 +105,19 @@ def find_shared_bytes(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Held:
-    """What some bytes hold."""
+    """The contents of some bytes."""
 
     names: tuple[Definition, ...]
-    """The value's name; several where any of these may stand there, or parts of each."""
+    """The value's name; several if the bytes may hold any of these, or parts of each."""
     wrong: int
-    """The pairs that it depends on, as a bit each."""
+    """The pairs that it depends on, one bit each."""
     turn: int
-    """The instruction that wrote it, counted as they are walked over."""
+    """The number of the instruction that wrote it, in the order of the walk."""
 
 
 @dataclass(slots=True, eq=False)
 class _Bytes:
-    """One allocation: ranges in order, none of which overlap."""
+    """One allocation, as ordered ranges that do not overlap."""
 
     starts: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])
@@ -146,7 +148,7 @@ class _Bytes:
 
 
 class _Memory:
-    """All allocations. A copy shares what neither of the two changes."""
+    """All allocations. A copy shares the allocations that neither side changes."""
 
     def __init__(self, allocations: dict[int, _Bytes] | None = None) -> None:
         self._allocations = {} if allocations is None else allocations
@@ -169,7 +171,7 @@ class _Memory:
         found.put(place.offset, place.offset + place.size, held)
 
     def join(self, others: "list[_Memory]") -> "_Memory":
-        """Returns what may stand where, if one of the others comes after this one."""
+        """Returns the possible contents after this memory or one of the others."""
         joined = dict(self._allocations)
         for number in dict.fromkeys(number for other in others for number in other._owned):
             found = [one for other in others if (one := other._allocations.get(number)) is not None]
@@ -215,8 +217,9 @@ class _Pair:
 
 
 class _Joined:
-    """The definitions of an assignment, and one more wherever a loop or a conditional joins several values: XLA lists these,
-    and a file, or an assignment that is worked out from XLA's rules, may lack them."""
+    """The definitions of an assignment, and one more for each value that a loop or a conditional joins. XLA lists
+    these; a file, or an assignment derived from XLA's rules, may lack them.
+    """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
         self._module: Final = module
@@ -275,7 +278,7 @@ class _Walk:
         self._flow = Dataflow(module, Through(tuples=True))
         self._places = {(one, index): number for one, found in buffers.definitions.items() for index, number in found}
         self._names: dict[Definition, Definition] = {}
-        """Other names of one value, (2) and (4)."""
+        """Maps a definition to the name of its value, if it has another one."""
         self._leaves: dict[int, tuple[_Leaf, ...]] = {}
         self._memory = _Memory()
         self._turn = 0
@@ -310,7 +313,7 @@ class _Walk:
         return search([self._module.entry.id], list_called)
 
     def _give_names(self, instruction: HloInstruction) -> None:
-        """Joins the names of what is one value, (2) and (4)."""
+        """Gives one name to the leaves that hold one value."""
         if instruction.opcode == "while":
             callees = [self._module.computations[number] for number in instruction.called_computations]
             same = (instruction, *(callee.parameters[0] for callee in callees))
@@ -327,7 +330,7 @@ class _Walk:
                     self._names[instruction.id, index] = name
 
     def _join_constants(self, constants: Iterable[HloInstruction]) -> None:
-        """Joins the names of constants that hold the same, where they lie in the same bytes."""
+        """Gives one name to equal constants in the same bytes."""
         known: dict[int, HloInstruction] = {}
         for one in constants:
             for index, number in self._definitions.get(one.id, ()):
@@ -382,7 +385,7 @@ class _Walk:
                 self._write(instruction, wrong, read)
 
     def _wait(self, done: HloInstruction) -> None:
-        """See (5)."""
+        """Reads, at a done, the operands of its start."""
         results = self._list_leaves(done)
         names = frozenset([leaf[0] for leaf in results if leaf is not None])
         start = find_start(self._module, done) if done.opcode == "send-done" else None
@@ -393,7 +396,7 @@ class _Walk:
             self._rename(results, [wrong | (self._peek(leaf) if leaf is not None else 0) for leaf in results])
 
     def _run_loop(self, loop: HloInstruction) -> None:
-        """See (4)."""
+        """Walks over the body and the condition until no more of the state depends on a wrong read."""
         body, condition = (self._module.computations[number] for number in loop.called_computations)
         state, left = self._list_leaves(body.parameters[0]), self._list_leaves(body.root)
         wrong = [self._read_leaf(leaf, loop) for leaf in self._list_leaves(loop.operands[0])]
@@ -417,7 +420,7 @@ class _Walk:
         self._rename(self._list_leaves(loop), [one | decided for one in wrong])
 
     def _run_branches(self, conditional: HloInstruction) -> None:
-        """See (4)."""
+        """Walks over each branch from the same memory, and joins the results."""
         decided = self._read_all(conditional.operands[0], conditional)
         results, before = self._list_leaves(conditional), self._memory
         ends: list[_Memory] = []
@@ -448,7 +451,7 @@ class _Walk:
     ) -> int:
         """Returns the pairs that the value depends on, one more of which may be this read's.
 
-        results: names of what the reader waits for, (5).
+        results: names of the results of an asynchronous operation that the reader waits for.
         """
         if leaf is None:
             return 0
@@ -466,7 +469,7 @@ class _Walk:
         return wrong
 
     def _write(self, instruction: HloInstruction, wrong: int, read: Iterable[Definition]) -> None:
-        """Writes the results, (1) to (3)."""
+        """Writes the results, and notes the values that they lose."""
         defined = self._definitions.get(instruction.id, ())
         leaves = [(leaf[0], leaf[1]) for leaf in self._list_leaves(instruction) if leaf is not None] if defined else []
         own = {number for _, number in defined}
@@ -490,7 +493,7 @@ class _Walk:
     def _find_lost(
         self, instruction: HloInstruction, name: Definition, number: int, read: Iterable[Definition]
     ) -> Iterator[Definition]:
-        """Yields the operands over which this result is written while they are read, (3)."""
+        """Yields the operands that this result is written over while they are still read."""
         place = self._slices[number]
         found, low, high = self._memory.look(place)
         for rank in range(low, high):
@@ -500,7 +503,7 @@ class _Walk:
                     yield lost
 
     def _may_write_over(self, instruction: HloInstruction, name: Definition, lost: Definition) -> bool:
-        """See (3)."""
+        """Returns whether the result may overwrite an operand in exactly the same bytes."""
         if not self._is_assigned:  # what must share bytes does so by XLA's rules
             return True
         numbers = [
@@ -512,7 +515,7 @@ class _Walk:
         return all(may) if instruction.opcode == "fusion" else any(may)
 
     def _list_given(self, instruction: HloInstruction, name: Definition) -> list[tuple[Definition, int]]:
-        """Returns the operands' leaves that the result depends on, (7)."""
+        """Returns the operands' leaves that the result depends on."""
         (number, index), operands = name, instruction.operands
         is_one_of_several = number == instruction.id and index != ()
         if is_one_of_several and takes_operands_apart(instruction):
@@ -526,7 +529,7 @@ class _Walk:
         return [leaf for operand in operands for leaf in self._list_leaves(operand) if leaf is not None]
 
     def _peek(self, leaf: tuple[Definition, int]) -> int:
-        """Returns what `_read_leaf` has returned for the leaf, by then."""
+        """Returns the pairs that `_read_leaf` last returned for the leaf."""
         name, number = leaf
         found, low, high = self._memory.look(self._slices[number])
         wrong = 0
@@ -540,7 +543,7 @@ class _Walk:
         return self._slices[self._places[name]]
 
     def _note(self, lost: Definition, place: Slice, other: Definition, reader: HloInstruction | None) -> int:
-        """Returns the pair's bit."""
+        """Returns the bit of the pair, which it adds if it is new."""
         key = lost, other
         known = self._pairs.get(key)
         if known is not None:
@@ -554,7 +557,7 @@ class _Walk:
         return self._bits[key]
 
     def _require_arguments(self, entry: HloComputation) -> None:
-        """See (6)."""
+        """Reads each argument that the caller keeps, at the end of the program."""
         given = {
             (one.parameter_number, tuple(one.parameter_shape_index)) for one in self._module.input_output_alias.entries
         }

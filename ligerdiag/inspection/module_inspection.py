@@ -172,7 +172,7 @@ class ModuleInspector:
                     return missing
                 return ModuleOutcome(is_idle=not shares_bytes(loaded.optimized, loaded.buffers))
         except LigerdiagError as error:
-            note = f"whether values share bytes in `{identity.id}` is not known: {describe_error(error)}"
+            note = f"it is unknown whether values share bytes in `{identity.id}`: {describe_error(error)}"
             return replace(missing, notes=(note,), is_over_budget=isinstance(error, BudgetError))
         except Exception as fault:
             return ModuleOutcome(judged=refuse_for_bug(identity, fault))
@@ -322,7 +322,7 @@ def _plan_replay(seen: _Seen, bounds: Bounds) -> "DumpPlan | Replay":
             )
         assert compilation.program is not None
         if compilation.as_written and not are_tags_used(compilation, compilation.program):
-            raise NotCoveredError("a program whose tags are not believed: their order is not known")
+            raise NotCoveredError("the program's tags are unreliable, so the order of its operations is unknown")
         return plan_dump(load_programs(seen.artifact), bounds)
     except NotCoveredError as error:
         return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
@@ -336,9 +336,9 @@ def _describe_missing(seen: _Seen) -> str:
     if not compilation.optimized.is_scheduled:
         return "the module has no schedule"
     if compilation.program is None:
-        return "there is no module from before the optimizations: what the program computes is not known"
+        return "there is no module from before the optimizations, so it is unknown what the program computes"
     if compilation.buffers is None:
-        return "there is no buffer assignment that holds: in which bytes the schedule computes is not known"
+        return "there is no consistent buffer assignment, so it is unknown in which bytes the schedule computes"
     return ""
 
 

@@ -215,8 +215,8 @@ def test_a_command_buffer_races_only_where_it_keeps_the_declared_order_alone(
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        (None, "there is no thunk sequence: command buffers are not seen"),
-        ("001: kCopy [source | sink] kCopy", "which instructions are the thunks of `entry` could not be told"),
+        (None, "there is no thunk sequence, so command buffers are unknown"),
+        ("001: kCopy [source | sink] kCopy", "the thunks of `entry` could not be matched with instructions"),
     ],
 )
 def test_command_buffers_that_are_not_understood_are_said(text: str | None, note: str) -> None:

@@ -100,7 +100,7 @@ def test_a_sentence_says_what_is_read_and_when(order: str, control: bool, senten
 def test_nothing_is_told_as_right_of_a_kernel_that_could_not_be_followed() -> None:
     view = view_of(write_program("opaque"), write_schedule("ky", "opaque", control=True), "sums", "y")
     assert read_of(view, "abs").read is ReadKind.UNKNOWN
-    assert "could not be decided: whether `opaque` overwrites operand 0" in sentence_of(view, "y")
+    assert "could not be decided: it is unknown whether `opaque` overwrites operand 0" in sentence_of(view, "y")
 
 
 def test_who_wants_the_original_and_comes_first_reads_the_original() -> None:
@@ -126,7 +126,7 @@ def test_who_wants_the_original_and_comes_first_reads_the_original() -> None:
     late = view_of(program, schedule("ky"), "sums", "y")
     assert (read_of(late, "abs").read, read_of(late, "abs").place) == (ReadKind.CLOBBERED, Place.SAME_BYTES)
     assert path_of(late, "y") == ["custom-call", "abs"]
-    assert "is wrong: it needs `%negate_ld1.2` as it was before `double` overwrote it" in sentence_of(late, "y")
+    assert "is wrong: it needs `%negate_ld1.2` from before `double` overwrote it" in sentence_of(late, "y")
     early = view_of(program, schedule("yk"), "sums", "y")
     assert read_of(early, "abs").read is not ReadKind.CLOBBERED
     assert read_of(early, "abs").read is not ReadKind.STALE

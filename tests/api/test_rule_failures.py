@@ -67,7 +67,7 @@ def test_a_rule_that_fails_is_unknown_and_the_others_count(
     assert case.outputs == whole.outputs
     assert case.findings == tuple(finding for finding in whole.findings if finding.rule != "LD009")
     line = case.coverage.not_covered[0]
-    assert line.startswith("rule LD009 caller-clobbered failed, and what it looks for is unknown here: IndexError no ")
+    assert line.startswith("rule LD009 caller-clobbered failed, so what it looks for is unknown: IndexError no ")
     assert case.status in (Status.INCONCLUSIVE, Status.FINDINGS)
     assert code_of(report) is ExitCode.NOT_ANALYSED
     assert line in render_terminal(report, width=400)

@@ -20,7 +20,6 @@ TO_REWRITE: frozenset[str] = frozenset(
         "tests/compile",
         "tests/effects",
         "tests/fuzz",
-        "tests/hazards",
         "tests/hlo",
         "tests/inspection",
         "tests/kernels",

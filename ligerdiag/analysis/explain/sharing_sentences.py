@@ -23,17 +23,17 @@ def name_reader(pair: SharedBytes) -> str:
 
 
 def describe_pair(pair: SharedBytes) -> str:
-    """Returns one clause: what XLA has done to the lost value."""
+    """Returns one clause: how XLA loses the value."""
     lost, other = name_position(pair.lost), name_position(pair.other)
     if pair.lost[0] is pair.other[0]:
         first, second = sorted((lost, other))
-        return f"XLA has two results of one instruction, `{first}` and `{second}`, in the same bytes"
+        return f"XLA put two results of one instruction, `{first}` and `{second}`, into the same bytes"
     if pair.reader is None:
         need = name_reader(pair)
     elif pair.reader is pair.other[0] and pair.lost_place == pair.other_place:
         need = "it still reads for other elements"
     elif pair.reader is pair.other[0]:
-        need = "it reads from other places"
+        need = "it reads at other offsets"
     else:
         need = f"`%{pair.reader.name}` reads afterwards"
     return f"XLA writes `{other}` over `{lost}`, which {need}"
@@ -46,11 +46,11 @@ def describe_place(place: Slice) -> str:
 
 
 def describe_must_share(pair: SharedBytes, outputs: Sequence[str]) -> str:
-    """Returns a line for "not covered": without a buffer assignment nobody knows whether XLA has made a copy."""
+    """Returns a line for "not covered": without a buffer assignment it is unknown whether XLA made a copy."""
     names = [name for number, name in enumerate(outputs) if number in pair.outputs]
     reached = f": {describe_names(names, outputs)}" if names else ""
     lost, other = name_position(pair.lost), name_position(pair.other)
     return (
-        f"by XLA's rules {other} stands in the bytes of {lost}, which {name_reader(pair)} afterwards: without a buffer"
-        f" assignment it is not known whether it does{reached}"
+        f"XLA's rules put {other} into the bytes of {lost}, which {name_reader(pair)} afterwards: without a buffer"
+        f" assignment it is unknown whether XLA made a copy{reached}"
     )

@@ -82,13 +82,13 @@ class OutputViews:
     def list_notes(self) -> Iterator[str]:
         """Yields one line for each thing that is not shown."""
         if self.elsewhere:
-            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: what does has no arrow here"
+            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: the real cause has no arrow here"
         if self.lost:
-            yield f"the ways to {name_outputs(self.lost)} could not be followed"
+            yield f"the paths to {name_outputs(self.lost)} could not be followed"
         if self.long:
-            yield f"of the ways to {name_outputs(self.long)} only the last {MOST_ON_PATH} steps are shown"
+            yield f"only the last {MOST_ON_PATH} steps of the paths to {name_outputs(self.long)} are shown"
         if self.unexplained:
-            yield f"who misses what a kernel wrote on the way to {name_outputs(self.unexplained)} could not be told"
+            yield f"it is unknown which reader on the path to {name_outputs(self.unexplained)} misses a kernel's write"
 
     def _list_missing(self, name: str) -> Iterator[MissingEdge]:
         named = [(one.write.index, one.reader.id) for one in self.context.verdicts.stale if name in one.outputs]
@@ -101,7 +101,7 @@ class OutputViews:
     def _find_path(self, name: str, number: int, verdict: Verdict, nodes: tuple[Definition, ...]) -> tuple[int, ...]:
         ways = (self._find_way(starts, nodes) for starts in self._list_starts(name, verdict))
         found = next((way for way in ways if way), ())
-        if found and verdict is not Verdict.STALE:  # a reader behind the kernel: the way begins there
+        if found and verdict is not Verdict.STALE:  # a reader after the kernel: the path begins there
             found = (*[one for one in self.flow.list_sources(found[0]) if one[1] and one[1][0] < 0][:1], *found)
         steps = self.flow.name_steps(found)
         if not steps and (verdict is not Verdict.FRESH or self._is_touched(number)):
@@ -246,11 +246,11 @@ def _list_cuts(
         yield f"not all readers are shown: {why}"
     cut = [one.name for one in outputs if not chosen.issuperset(one.path)]
     if cut:
-        yield f"the ways to {name_outputs(cut)} are not shown: {why}"
+        yield f"the paths to {name_outputs(cut)} are not shown: {why}"
     ends = {one.name: {n for edge in one.missing for n in (edge.kernel, edge.reader)} for one in outputs}
     cut = [name for name, numbers in ends.items() if not chosen.issuperset(numbers)]
     if cut:
-        yield f"what {name_outputs(cut)} should read is not shown: {why}"
+        yield f"the value that {name_outputs(cut)} should read is not shown: {why}"
 
 
 def _list_notes(context: Context) -> Iterator[str]:
@@ -258,13 +258,13 @@ def _list_notes(context: Context) -> Iterator[str]:
         yield "no kernel overwrites an operand behind XLA's back"
         return
     if not context.optimized.is_scheduled:
-        yield "the module has no schedule: what runs before what is not known"
+        yield "the module has no schedule, so the order of its instructions is unknown"
         return
     if not context.intended.outputs:
-        yield "without the program as written nobody knows what a reader means"
+        yield "without the program as written it is unknown which version a reader means"
     for write in context.matching.unplaced:
-        yield f"where `{write.kernel}` writes operand {write.operand} could not be told"
+        yield f"it is unknown where `{write.kernel}` writes operand {write.operand}"
     for write in context.matching.missing:
         kept = context.matching.merged.get(write.index)
-        what = f"XLA runs it as one with another call of `{write.kernel}`" if kept is not None else "it is not run"
+        what = f"XLA merged it with another call of `{write.kernel}`" if kept is not None else "it is not run"
         yield f"the call of `{write.kernel}` that overwrites operand {write.operand} is not in the schedule: {what}"

@@ -34,7 +34,7 @@ from ligerdiag.hlo.module import TagPath
 
 
 class TwinsThere(Protocol):
-    """What an instruction is for the twins of the operation that it is named after."""
+    """Knows the twins of an operation, which XLA computes by the same instruction."""
 
     def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
         """Returns whether a twin of this wrong operation is right at this instruction, about this HiddenWrite index."""
