@@ -111,7 +111,8 @@ def test_without_a_move_of_its_own_a_difference_is_unknown_or_nothing(
 
 def find_artifact(name: str, cache: Path) -> Artifact:
     """Returns the artifact of a case of the stores; the newest one, where another state of the package left some."""
-    folders = sorted((cache / "artifacts").iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)
+    finished = [one for one in (cache / "artifacts").iterdir() if not one.name.startswith(".")]
+    folders = sorted(finished, key=lambda folder: folder.stat().st_mtime, reverse=True)
     found = (load_artifact(folder) for folder in folders if name in (folder / "provenance.json").read_text())
     return next(one for one in found if one.provenance.case_id == name)
 
