@@ -3,7 +3,8 @@
 A file of `pairs/` begins with a sentence that says what it shows. `// program` and `// schedule` stand for the first line of
 a module. A schedule may have a name (`// schedule: the reader first`) and a line `// buffers: h@0, f{1}@16` with offsets in
 one allocation; a value that the line does not name has bytes of its own. The schedule ends with
-`// expect: sums fresh, y stale`, which names the elements of the root.
+`// expect: sums fresh, y stale`, which names the elements of the root. `// from a dump` says that the modules have our
+tags and were not compiled here.
 
 Consecutive lines `// either NAME: copied = pred[] copy(p); q = pred[] not(copied)` are alternatives: one case for each, with
 this text in their place. A program that has alternatives, too, has them by the same names.
@@ -20,6 +21,10 @@ from functools import cache
 from pathlib import Path
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.write_correspondence import TracedKernel
+from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.xla_pb2 import HloProto
 from tests.analysis.by_hand import judge_modules
 from tests.hlo.placing import place, read_text
@@ -40,6 +45,8 @@ class Pair:
     schedule: str
     offsets: Mapping[str, int]
     """In bytes, by the name of a value."""
+    folded: bool
+    """As from a dump."""
     expected: Mapping[str, str]
     """Verdict by the name of an output, in the order of the outputs."""
 
@@ -54,7 +61,7 @@ def load_pairs(name: str) -> Mapping[str, Pair]:
     for kind, label, text in zip(schedules[::3], schedules[1::3], schedules[2::3], strict=True):
         assert kind == "schedule"
         (expected,) = _EXPECT.findall(text)
-        for alternative in [found for found, _ in _EITHER.findall(text)] or [""]:
+        for alternative in dict(_EITHER.findall(text) or _EITHER.findall(program)) or ("",):
             found = ", ".join(one for one in (label, alternative) if one)
             assert found not in pairs, f"{name} has two schedules {found!r}"
             pairs[found] = Pair(
@@ -62,7 +69,10 @@ def load_pairs(name: str) -> Mapping[str, Pair]:
                 program=f"HloModule f\n{choose(program, alternative)}",
                 schedule=f"HloModule f, is_scheduled=true\n{choose(text, alternative)}",
                 offsets={value: int(at) for line in _BUFFERS.findall(text) for value, at in _PLACE.findall(line)},
-                expected={output: verdict for output, verdict in (one.split() for one in expected.split(", "))},
+                folded="// from a dump\n" in text,
+                expected={
+                    output: verdict for output, _, verdict in (one.partition(" ") for one in expected.split(", "))
+                },
             )
     return pairs
 
@@ -72,11 +82,35 @@ def choose(text: str, alternative: str) -> str:
     return _EITHER.sub(lambda found: found[2].replace("; ", "\n") + "\n" if found[1] == alternative else "", text)
 
 
-def judge_pair(name: str, label: str = "", *, folded: bool = False) -> Context:
-    """folded: as from a dump that has our tags."""
+def judge_pair(name: str, label: str = "", *, traced: tuple[TracedKernel, ...] = ()) -> Context:
+    """traced: the kernel calls that tracing has seen, where they are asked."""
     pair = load_pairs(name)[label]
+    return judge_modules(*read_pair(pair), *pair.expected, traced=traced, folded=pair.folded)
+
+
+def read_pair(pair: Pair) -> tuple[bytes, bytes]:
+    """Returns the program and the schedule, each an HloProto."""
     program, schedule = read_text(pair.program), HloProto.FromString(place(pair.schedule, pair.offsets))
-    return judge_modules(add_tags(program), add_tags(schedule), *pair.expected, folded=folded)
+    define_loop_state(schedule)
+    return add_tags(program), add_tags(schedule)
+
+
+def define_loop_state(proto: HloProto) -> None:
+    """Lists the slices of loops and of the parameters of their bodies and conditions, as XLA does."""
+    module, buffers = parse_hlo(proto.SerializeToString())
+    assert buffers is not None
+    positions, assignment = Positions(module, buffers), proto.buffer_assignment
+    for loop in [one for one in module.instructions if one.opcode == "while"]:
+        called = [module.computations[number] for number in loop.called_computations]
+        for state in (loop, *(one for computation in called for one in computation.parameters)):
+            for index, number in zip(iterate_leaves(state.shape), positions.locate(state), strict=True):
+                assert number is not None
+                same = buffers.slices[number]
+                buffer = assignment.logical_buffers.add(id=len(assignment.logical_buffers) + 1, size=same.size)
+                buffer.defined_at.instruction_id = state.id
+                buffer.defined_at.shape_index.extend(index)
+                allocation = next(one for one in assignment.buffer_allocations if one.index == same.allocation)
+                allocation.assigned.add(logical_buffer_id=buffer.id, offset=same.offset, size=same.size)
 
 
 def add_tags(proto: HloProto) -> bytes:
