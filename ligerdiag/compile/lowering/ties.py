@@ -82,7 +82,7 @@ class Use:
     """The reason why the call's result is not available to the reader; empty if it is."""
 
 
-class SharedStorage:
+class AliasedStorage:
     """The place of each operation of a module, by tag, and the values that share storage."""
 
     def __init__(self, module: Any) -> None:
@@ -311,7 +311,7 @@ def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[Lo
     """Returns the readers of the tagged module. Does not raise: `Readers.trouble` says why they cannot be found."""
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
-        program = SharedStorage(module)
+        program = AliasedStorage(module)
         found = [
             _describe(program, use, names.get(call, ""), call, operand)
             for call in program.kernels()
@@ -330,7 +330,7 @@ def find_floating_output(call: Any) -> Any:
     return next((result for result in call.results if _FLOATING.match(_split_type(result)[1])), None)
 
 
-def _describe(program: SharedStorage, use: Use, kernel: str, call: int, operand: int) -> TieSite:
+def _describe(program: AliasedStorage, use: Use, kernel: str, call: int, operand: int) -> TieSite:
     kernel_call, reader = program.operations[call], program.operations[use.tag]
     value = reader.operands[use.operand]
     dimensions, element = _split_type(value)
