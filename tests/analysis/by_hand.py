@@ -58,22 +58,18 @@ def effects_of(call: HloInstruction) -> CallEffects:
     return CallEffects(kernel=target, operands=operands, outputs=(Access.WRITE,))
 
 
-def judge(
-    program: Program, schedule: Program, *outputs: str, traced: tuple[TracedKernel, ...] = (), folded: bool = False
-) -> Context:
-    """Both modules are read from their bytes, as from an artifact; every computation is scheduled as it was built.
-
-    folded: as from a dump that has our tags.
-    """
+def judge(program: Program, schedule: Program, *outputs: str) -> Context:
+    """Both modules are read from their bytes, as from an artifact; every computation is scheduled as it was built."""
     for computation in schedule.proto.hlo_module.computations:
         if computation.id not in schedule.proto.hlo_module.schedule.sequences and not computation.is_fusion_computation:
             schedule.schedule(computation)
-    return judge_modules(program.bytes(), schedule.bytes(), *outputs, traced=traced, folded=folded)
+    return judge_modules(program.bytes(), schedule.bytes(), *outputs)
 
 
 def judge_modules(
     program: bytes, schedule: bytes, *outputs: str, traced: tuple[TracedKernel, ...] = (), folded: bool = False
 ) -> Context:
+    """program, schedule: serialized HloProtos; folded: as from a dump that has our tags."""
     optimized, buffers = parse_hlo(schedule)
     assert buffers is not None
     return compute_context(

@@ -1,10 +1,10 @@
 """Pairs of a program and a schedule as HLO text, with the verdicts that are expected of them.
 
-A file of `pairs/` begins with a sentence that says what it shows. `// program` and `// schedule` stand for the first line of
-a module. A schedule may have a name (`// schedule: the reader first`) and a line `// buffers: h@0, f{1}@16` with offsets in
-one allocation; a value that the line does not name has bytes of its own. The schedule ends with
-`// expect: sums fresh, y stale`, which names the elements of the root. `// from a dump` says that the modules have our
-tags and were not compiled here.
+A file of `pairs/` begins with a sentence that says what it shows. `// program` and `// schedule` take the place of the
+first line of a module. A schedule may have a name (`// schedule: the reader first`) and a line
+`// buffers: h@0, f{1}@16` with offsets in one allocation; a value that the line does not name has bytes of its own. The
+schedule ends with `// expect: sums fresh, y stale`, which names the elements of the root. `// from a dump` says that the
+modules have our tags and were not compiled here.
 
 Consecutive lines `// either NAME: copied = pred[] copy(p); q = pred[] not(copied)` are alternatives: one case for each, with
 this text in their place. A program that has alternatives, too, has them by the same names.

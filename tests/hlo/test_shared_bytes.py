@@ -1,8 +1,8 @@
 """Which values share bytes while they are alive: the schedules of `sharing/`, each with a buffer assignment and its answer.
 
-`// schedule: NAME` stands for the first line of a module that has no other attributes, `// buffers` gives offsets in one
-allocation (a value that it does not name has bytes of its own, and values that must share storage by XLA's rules have one
-place), and `// expect` the pairs as `lost<other`, then the numbers of the outputs that are wrong.
+`// schedule: NAME` takes the place of the first line of a module, unless that line has more attributes. `// buffers` gives
+offsets in one allocation; a value that it does not name has bytes of its own, and values that must share storage by XLA's
+rules have one place. `// expect` gives the pairs as `lost<other`, then the numbers of the outputs that are wrong.
 """
 
 import re
