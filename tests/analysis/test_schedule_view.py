@@ -259,4 +259,4 @@ def test_of_many_kernels_what_makes_outputs_wrong_is_shown_first() -> None:
     (wrong,) = [output for output in view.outputs if output.verdict is Verdict.STALE]
     assert wrong.missing
     assert wrong.path
-    assert any("the ways to" in note and "are not shown" in note for note in view.notes)
+    assert any("the paths to" in note and "are not shown" in note for note in view.notes)

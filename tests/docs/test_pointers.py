@@ -9,11 +9,7 @@ GONE: frozenset[str] = frozenset(
     {
         "PytreeClass",
         "analysis.program_order",
-        "as_written",
         "compile.intent",
-        "invariants",
-        "locations",
-        "stacked",
     }
 )
 """Pointers in docstrings of ligerdiag/ whose file or module is gone. Take one off when it is mended; add none."""
