@@ -48,7 +48,7 @@ def test_a_read_for_special_values_is_distinguished_from_others(reports: dict[st
             for one in about
             for _, t in one.evidence
         )
-        assert name == "nan_maximum" or {one.message.rpartition("there is ")[2] for one in about} == {ASKED[name]}
+        assert name == "nan_maximum" or {one.message.rpartition(" for ")[2] for one in about} == {ASKED[name]}
     else:
         assert Severity.ERROR in {one.severity for one in about}
     if name == "removed":

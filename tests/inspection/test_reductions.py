@@ -82,5 +82,5 @@ def test_what_a_dump_lacks_is_said_where_there_is_a_hidden_write(comparisons: li
         notes = "\n".join(coverage.not_covered)
         hidden = bool(coverage.hidden_writes)
         assert ("no buffer assignment" in notes) == (hidden and not form.buffers)
-        assert ("what MLIR folded" in notes) == (hidden and form.program and not form.as_written)
+        assert ("operations that MLIR folded" in notes) == (hidden and form.program and not form.as_written)
         assert ("no module from before the optimizations" in notes) == (hidden and not form.program)
