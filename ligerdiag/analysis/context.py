@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ligerdiag.analysis.belief import Belief, compute_belief, is_partitioned
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator, Rounding, find_unrelated
 from ligerdiag.analysis.evaluation.carriers import (
     Carriers,
     carry_displaced,
@@ -21,7 +22,6 @@ from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, Places
 from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations, Rounding, find_unrelated
 from ligerdiag.analysis.lost_refs import LostRef
 from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.races import find_concurrency
@@ -153,25 +153,25 @@ def compute_context(
     fusions = FusionSummaries(optimized, Places(buffers, positions))
     carried = compute_carried(optimized, carriers, candidates, space)
     arguments = program, optimized, fusions, writes, space, carriers, effects_of, matching
-    run = Evaluations(*arguments, retagged, folded, concurrency.races, carried)
+    evaluator = Evaluator(*arguments, retagged, folded, concurrency.races, carried)
     intended, actual = Intended((), {}), Actual((), {}, (), {})
     if writes:
-        intended = run.run_intended()
+        intended = evaluator.run_intended()
         same = find_same(matching, writes, intended, space)
         if same:
             matching = replace(matching, same=same)
             acting = tuple([replace(write, index=same.get(write.index, write.index)) for write in writes])
             carriers = compute_carriers(acting)
             carried = compute_carried(optimized, carriers, candidates, space)
-            run = replace(run, writes=acting, carriers=carriers, matching=matching, carried=carried)
-            intended = run.run_intended()
+            evaluator = replace(evaluator, writes=acting, carriers=carriers, matching=matching, carried=carried)
+            intended = evaluator.run_intended()
         if retagged is None and belief is None and not folded:
-            run = replace(run, unrelated=find_unrelated(intended, matching, space))
+            evaluator = replace(evaluator, unrelated=find_unrelated(intended, matching, space))
         performed = [_perform(writes, one, optimized) for one in matching.actual]
         carriers, carried = carry_displaced(optimized, carriers, carried, performed, space)
-        run = replace(run, carriers=carriers, carried=carried)
+        evaluator = replace(evaluator, carriers=carriers, carried=carried)
         wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)
-        actual = run.run_actual(wanted | candidates.keys())
+        actual = evaluator.run_actual(wanted | candidates.keys())
     pair = EvaluatedPair(
         program=program,
         optimized=optimized,
@@ -192,13 +192,13 @@ def compute_context(
         possible = _find_partitioned_carriers(program, optimized, carriers, space)
     return Context(
         **_list_fields(pair),
-        verdicts=judge_results(judge(pair, run, output_names, possible), pair, run),
+        verdicts=judge_results(judge(pair, evaluator, output_names, possible), pair, evaluator),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
         optimized_calls=tuple([(call, effects_of(call)) for call in calls]),
-        roundings=run.find_roundings(writes, output_names),
+        roundings=evaluator.find_roundings(writes, output_names),
         refuted=frozenset() if belief is None else belief.refuted,
-        derived=run.find_derived(intended, output_names),
+        derived=evaluator.find_derived(intended, output_names),
     )
 
 
@@ -264,7 +264,7 @@ def compute_context_without_program(
     if writes and optimized.is_scheduled:
         fusions = FusionSummaries(optimized, Places(buffers, positions))
         arguments = optimized, optimized, fusions, writes, space, Carriers({}, {}, {}), effects_of, matching
-        actual = Evaluations(*arguments, races=concurrency.races).run_actual(frozenset())
+        actual = Evaluator(*arguments, races=concurrency.races).run_actual(frozenset())
     pair = EvaluatedPair(
         program=optimized,
         optimized=optimized,

@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.memory import ActualWrite, Sighting
-from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.reaching_definitions import find_origins, find_scheduled_operand
 from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
 from ligerdiag.hlo.dataflow import Definition, Positions

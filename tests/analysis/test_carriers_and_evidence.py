@@ -1,7 +1,7 @@
 """Where originals start, which operation is blamed, and what a merged instruction stands for."""
 
+from ligerdiag.analysis.evaluated_pair import is_named_after
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers
-from ligerdiag.analysis.evaluations import is_named_after
 from ligerdiag.analysis.write_correspondence import compute_tag_coverage
 from ligerdiag.analysis.writes import find_hidden_writes
 from ligerdiag.hlo.parse import parse_hlo

@@ -9,8 +9,8 @@ import pytest
 
 from ligerdiag.analysis.context import Context, compute_context_without_program
 from ligerdiag.analysis.def_use import find_moves
+from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.parts import Parts, follow_parts
-from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.reaching_definitions import find_origins, find_same_elements
 from ligerdiag.analysis.writes import find_hidden_writes
@@ -196,7 +196,7 @@ def test_a_rounding_is_found_behind_every_form_of_its_term(opcode: str) -> None:
     writes = find_hidden_writes(module, effects_of)
     intended = SimpleNamespace(outputs=[1])
     run = cast(Any, SimpleNamespace(space=SimpleNamespace(mark=lambda _: 1), run_intended=lambda _: intended))
-    (found,) = Evaluations.find_roundings(run, writes, ("y",))
+    (found,) = Evaluator.find_roundings(run, writes, ("y",))
     assert (found.subtraction.opcode, found.outputs) == ("subtract", ("y",))
 
 

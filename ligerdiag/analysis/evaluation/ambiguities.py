@@ -78,7 +78,7 @@ class Reason(StrEnum):
     """
     MIXED = "mixed"
     """Two merged values, from before and after the write, meet in a loop or conditional whose result is unknown (see
-    `verdict.one_value.find_twin_confluences`)."""
+    `verdict.merged_values.find_twin_confluences`)."""
     TWIN_OPERANDS = "twin operands"
     """A kernel gets two merged values, such as two arrays of zeros, and overwrites one of them: the version of the
     other one depends on when it does so.

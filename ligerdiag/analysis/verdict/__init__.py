@@ -5,6 +5,6 @@
 - `comparison` defines stale, clobbered, latent, unknown and fresh, and combines several verdicts into one
 
 Behind these: where a wrong value begins (`first_divergence`), which operation each operand comes from (`operands`),
-values that XLA merges (`one_value`), which outputs a wrong value reaches and which read caused it (`blame`,
+values that XLA merges (`merged_values`), which outputs a wrong value reaches and which read caused it (`blame`,
 `output_reachability`), and questions that cannot be answered (`ambiguity_search`, `schedule_alone`).
 """

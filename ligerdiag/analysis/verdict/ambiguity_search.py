@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
 from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation, list_ambiguous_carriers
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import ActualWrite, Sighting
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.provenance import Descent, Retagged
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
@@ -52,13 +52,13 @@ class AmbiguitySearch:
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison
-    run: Evaluations
+    evaluator: Evaluator
 
     def find(self) -> Ambiguities:
         found: dict[str, set[Ambiguity]] = {name: set() for name in self.outputs}
         for name, labels in zip(self.outputs, self.pair.intended.outputs, strict=True):
-            found[name] |= {key for key in self.run.space.marks_in(labels) if isinstance(key, Ambiguity)}
-        retagged = self.run.retagged
+            found[name] |= {key for key in self.evaluator.space.marks_in(labels) if isinstance(key, Ambiguity)}
+        retagged = self.evaluator.retagged
         unclear = {} if retagged is None else self._find_unclear(retagged, self._find_open())
         for name, ambiguities in (*unclear.items(), *self._find_untraced()):
             known = {
@@ -84,9 +84,9 @@ class AmbiguitySearch:
         }
         if not calls:
             return
-        space = self.run.space
+        space = self.evaluator.space
         marked = {path: space.mark(("call", path)) for path in calls}
-        reached = self.run.run_intended(marked).outputs
+        reached = self.evaluator.run_intended(marked).outputs
         for name, labels in zip(self.outputs, reached, strict=True):
             if some := {one for path, one in calls.items() if labels & marked[path]}:
                 yield name, some
@@ -95,7 +95,7 @@ class AmbiguitySearch:
         """Returns whether another operand of the call lies where the kernel writes, and differs from it in the program."""
         overlapping = self.pair.buffers.overlapping
         written = {hit for number in actual.slices if number >= 0 for hit in overlapping[number]}
-        access = self.run.effects_of(actual.call).operands
+        access = self.evaluator.effects_of(actual.call).operands
         for other in range(len(actual.call.operands)):
             place = locate_operand(self.pair.optimized, actual.frames, other, self.pair.positions)
             if other == write.operand or place is None or place[1] or actual.partial or written.isdisjoint(place[0]):
@@ -121,8 +121,8 @@ class AmbiguitySearch:
             instructions[instruction].add(doubt)
         if not operations and not instructions:
             return {}
-        space = self.run.space.without_marks()
-        intended, actual = replace(self.run, space=space).with_marks(
+        space = self.evaluator.space.without_marks()
+        intended, actual = replace(self.evaluator, space=space).with_marks(
             {path: unite(map(space.mark, doubts)) for path, doubts in operations.items()},
             {key: unite(map(space.mark, doubts)) for key, doubts in instructions.items()},
         )
@@ -142,7 +142,7 @@ class AmbiguitySearch:
 
     def _find_open(self) -> Labels:
         """Returns the writes, a bit each, for which some output is not known to be stale."""
-        found, space = 0, self.run.space
+        found, space = 0, self.evaluator.space
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
             labels = wanted | seen
             stale = space.bits_of(c.write for c in self.outputs[name].causes if c.verdict is Verdict.STALE)
@@ -154,23 +154,23 @@ class AmbiguitySearch:
 
         With our own worker's tags one operation that depends on the write is enough: merged products carry nothing.
         """
-        sought = {write for found in self.run.carriers.paths.values() for _, write in found}
+        sought = {write for found in self.evaluator.carriers.paths.values() for _, write in found}
         untraced = sought - set(self._find_traced())
-        if untraced and self.run.retagged is None and not self.run.folded:
+        if untraced and self.evaluator.retagged is None and not self.evaluator.folded:
             untraced -= self._find_met(untraced)
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
-            touched = {write for write in untraced if (wanted | seen) & self.run.space.all_fresh(write)}
+            touched = {write for write in untraced if (wanted | seen) & self.evaluator.space.all_fresh(write)}
             yield name, {Ambiguity(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_met(self, writes: set[int]) -> set[int]:
         """Returns the writes on which some operation depends that is seen again."""
         tagged, sightings = self.pair.intended.tagged, self.pair.actual.sightings
-        fresh = self.run.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in sightings))
-        return {write for write in writes if fresh & self.run.space.bits_of((write,))}
+        fresh = self.evaluator.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in sightings))
+        return {write for write in writes if fresh & self.evaluator.space.bits_of((write,))}
 
     def _find_traced(self) -> Iterator[int]:
-        paths, tags = self.run.carriers.paths, self.run.optimized.tags
-        for instruction in self.run.optimized.instructions:
+        paths, tags = self.evaluator.carriers.paths, self.evaluator.optimized.tags
+        for instruction in self.evaluator.optimized.instructions:
             for operation, write in paths.get(tags.get(instruction.id, ()), ()):
                 if is_carrier(operation, instruction):
                     yield write
@@ -181,12 +181,12 @@ class AmbiguitySearch:
         Instructions with the same candidates and opcode share one question: repeated layers have as many instructions
         as candidates.
         """
-        space = self.run.space
+        space = self.evaluator.space
         alike: dict[tuple[int, str], tuple[tuple[TagPath, ...], list[Sighting]]] = {}
         for tag, candidates in retagged.ambiguous.items() if open_ else ():
             for sighting in self.pair.actual.sightings.get(tag, ()):
                 alike.setdefault((id(candidates), sighting.instruction.opcode), (candidates, []))[1].append(sighting)
-        open_ &= ~space.bits_of([write.index for write in self.run.writes if write.unknown])
+        open_ &= ~space.bits_of([write.index for write in self.evaluator.writes if write.unknown])
         for candidates, sightings in alike.values():
             summary = self.comparison.summarize(dict.fromkeys(sighting.labels for sighting in sightings))
             wrong: dict[Labels, _Doubt | None] = {}
@@ -219,8 +219,8 @@ class AmbiguitySearch:
             yield 0, wrong
 
     def _find_unsure(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _Doubt]]:
-        never = self.comparison.moved | {write.index for write in self.run.writes if write.unknown}
-        open_ &= ~self.run.space.bits_of(never)
+        never = self.comparison.moved | {write.index for write in self.evaluator.writes if write.unknown}
+        open_ &= ~self.evaluator.space.bits_of(never)
         own = find_own_sightings(
             self.differing, lambda _, seen: retagged.descents.get(seen.instruction.id) is Descent.UNSURE
         )
@@ -231,10 +231,12 @@ class AmbiguitySearch:
 
     def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _Doubt]]:
         """Finds instructions that are a carrier as one of their candidates and no carrier as another."""
-        run, space = self.run, self.run.space
-        if not run.carriers.paths or not open_:
+        evaluator, space = self.evaluator, self.evaluator.space
+        if not evaluator.carriers.paths or not open_:
             return
-        for one, some, every in list_ambiguous_carriers(run.optimized, run.carriers, retagged.ambiguous, space):
+        for one, some, every in list_ambiguous_carriers(
+            evaluator.optimized, evaluator.carriers, retagged.ambiguous, space
+        ):
             if bits := space.any_original(some & ~every) & open_:
                 yield one.id, _Doubt(Reason.AMBIGUOUS, ((one.id, bits),))
 

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import LuckyRead, Sighting, find_read_place
 from ligerdiag.analysis.evaluation.program_order import name_leaf
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import (
@@ -32,7 +32,12 @@ from ligerdiag.analysis.verdict.first_divergence import (
     find_own_sightings,
     find_wrong_reads,
 )
-from ligerdiag.analysis.verdict.one_value import TwinConfluence, find_folded, find_shared_state, find_twin_confluences
+from ligerdiag.analysis.verdict.merged_values import (
+    TwinConfluence,
+    find_folded,
+    find_shared_state,
+    find_twin_confluences,
+)
 from ligerdiag.analysis.verdict.operands import Operands
 from ligerdiag.analysis.verdict.output_reachability import Reached, find_reached
 from ligerdiag.analysis.writes import HiddenWrite
@@ -78,7 +83,7 @@ class Blame:
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison
-    run: Evaluations
+    evaluator: Evaluator
     known: Operands
     instructions: Mapping[int, HloInstruction]
 
@@ -91,7 +96,7 @@ class Blame:
         reads: _Reads = []
         spare: _Reads = []
         crowded: set[Cause] = set()
-        space = self.run.space
+        space = self.evaluator.space
         for verdict in (Verdict.CLOBBERED, Verdict.STALE):
             open_ = self._find_open(verdict, outputs)
             concerned = space.bits_of(c.write for o in outputs.values() for c in o.causes if c.verdict is verdict)
@@ -139,7 +144,9 @@ class Blame:
         """Returns the outputs that are wrong only because merged values meet: the arguments decide which value they
         get.
         """
-        wrong = {name: self.run.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()}
+        wrong = {
+            name: self.evaluator.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()
+        }
         found = {name: unite(one.writes for one in some if one.instruction) for name, some in mixed.items()}
         return frozenset(name for name, bits in found.items() if bits and not wrong[name] & ~bits)
 
@@ -155,14 +162,14 @@ class Blame:
         }
         if not explained:
             return frozenset()
-        undecided = self.run.find_undecided({read.path for read in reads})
+        undecided = self.evaluator.find_undecided({read.path for read in reads})
         return frozenset(
             name for name, is_plain in zip(outputs, undecided, strict=False) if name in explained and not is_plain
         )
 
     @cached_property
     def _twins(self) -> Twins:
-        return find_twins(self.run.program)
+        return find_twins(self.evaluator.program)
 
     def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
         """Returns whether the instruction holds the right value for a twin of its operation.
@@ -172,10 +179,10 @@ class Blame:
         """
         if self._is_taken_again(write, sighting):
             return True
-        return any(not wrong & self.run.space.bits_of((write,)) for _, wrong in self._judge_twins(path, sighting))
+        return any(not wrong & self.evaluator.space.bits_of((write,)) for _, wrong in self._judge_twins(path, sighting))
 
     def list_wrong_twins(self, write: int, path: TagPath, sighting: Sighting) -> tuple[TagPath, ...]:
-        bits = self.run.space.bits_of((write,))
+        bits = self.evaluator.space.bits_of((write,))
         return tuple(other for other, wrong in self._judge_twins(path, sighting) if wrong & bits)
 
     def _judge_twins(self, path: TagPath, sighting: Sighting) -> Iterator[tuple[TagPath, Labels]]:
@@ -187,7 +194,7 @@ class Blame:
                 yield other, comparison.find_stale(*sets) | comparison.find_clobbered(*sets)
 
     def _find_reached(self, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]) -> Reached:
-        return find_reached(self.run, outputs, wrong, reads, self)
+        return find_reached(self.evaluator, outputs, wrong, reads, self)
 
     def _is_taken_again(self, write: int, sighting: Sighting) -> bool:
         taken = sighting.instruction
@@ -201,7 +208,7 @@ class Blame:
 
     def _find_touched(self, verdict: Verdict, intended: Labels, actual: Labels) -> Labels:
         """Returns the writes, a bit each, about which an output with these sets may have a part with this verdict."""
-        space = self.run.space
+        space = self.evaluator.space
         if verdict is Verdict.STALE:
             return space.any_fresh(intended) | space.any_original(actual)
         return space.any_fresh(actual)
@@ -209,7 +216,7 @@ class Blame:
     def _find_open(self, verdict: Verdict, outputs: Mapping[str, OutputVerdict]) -> Labels:
         """Returns the writes, a bit each, about which a wrong operation may make some output worse."""
         found = 0
-        space = self.run.space
+        space = self.evaluator.space
         for output, sets in zip(outputs.values(), self._list_sets(), strict=False):
             found |= self._find_touched(verdict, *sets) & ~space.bits_of(
                 c.write for c in output.causes if c.verdict is verdict
@@ -228,7 +235,7 @@ class Blame:
             touched = {
                 cause.write
                 for cause in crowded
-                if self._find_touched(cause.verdict, *sets) & self.run.space.bits_of((cause.write,))
+                if self._find_touched(cause.verdict, *sets) & self.evaluator.space.bits_of((cause.write,))
             }
             found[name] = touched - stale
         return found
@@ -278,15 +285,15 @@ class Blame:
         tagged = self.pair.intended.tagged
         gone = {
             self.pair.writes[late].tag_path: Cause(early, Verdict.STALE)
-            for late, early in self.run.matching.merged.items()
-            if late not in self.run.matching.same
+            for late, early in self.evaluator.matching.merged.items()
+            if late not in self.evaluator.matching.same
             and self.pair.writes[late].tag_path in tagged
             and tagged[self.pair.writes[late].tag_path].labels != tagged[self.pair.writes[early].tag_path].labels
         }
         if not gone:
             return dict(outputs)
-        marked = {path: self.run.space.mark(("operation", path)) for path in gone}
-        reached = self.run.run_intended(marked).outputs
+        marked = {path: self.evaluator.space.mark(("operation", path)) for path in gone}
+        reached = self.evaluator.run_intended(marked).outputs
         return {
             name: output.join(tuple(cause for path, cause in gone.items() if labels & marked[path]))
             for (name, output), labels in zip(outputs.items(), reached, strict=True)
@@ -299,17 +306,17 @@ class Blame:
 
         They are clobbered if they see the write, and stale otherwise. Adds to `mixed`.
         """
-        if self.run.retagged is not None or self.run.folded:
+        if self.evaluator.retagged is not None or self.evaluator.folded:
             return outputs
-        known = self.pair.intended, self.pair.actual, self.comparison, self.run
+        known = self.pair.intended, self.pair.actual, self.comparison, self.evaluator
         gone = dict(find_folded(*known))
         found_meeting = (*find_twin_confluences(*known), *find_shared_state(*known))
         meeting = {name_leaf(one.path, one.leaf): one for one in found_meeting}
         if not gone and not meeting:
             return outputs
-        space = self.run.space
+        space = self.evaluator.space
         marked = {path: space.mark(("operation", path)) for path in (*gone, *meeting)}
-        reached = self.run.run_intended(marked).outputs
+        reached = self.evaluator.run_intended(marked).outputs
         found: dict[str, OutputVerdict] = {}
         for (name, output), labels, actual in zip(outputs.items(), reached, self.pair.actual.outputs, strict=True):
             bits = unite(writes for path, writes in gone.items() if labels & marked[path])

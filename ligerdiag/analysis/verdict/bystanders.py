@@ -17,12 +17,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
-from ligerdiag.analysis.verdict.one_value import find_joined
+from ligerdiag.analysis.verdict.merged_values import find_joined
 from ligerdiag.analysis.verdict.operands import Operands
 from ligerdiag.hlo.module import TagPath
 
@@ -86,15 +86,15 @@ def are_asked_for(
 
 
 def find_whose_bytes(
-    names: tuple[str, ...], *, pair: EvaluatedPair, run: Evaluations, comparison: Comparison
+    names: tuple[str, ...], *, pair: EvaluatedPair, evaluator: Evaluator, comparison: Comparison
 ) -> WhoseBytes:
     """Evaluates both programs once more, and compares whose bytes their values are."""
-    direct = replace(run, direct=True)
+    direct = replace(evaluator, direct=True)
     intended = direct.run_intended()
     actual = direct.run_actual(frozenset(path for path, tagged in intended.tagged.items() if tagged.labels))
-    known = Operands(intended, actual, run)
+    known = Operands(intended, actual, evaluator)
     differing = find_differing(intended, actual, comparison)
-    if run.retagged is None and not run.folded:
+    if evaluator.retagged is None and not evaluator.folded:
         differing += (*find_wrong_edges(known, comparison), *find_joined(known, comparison))
     stale: defaultdict[_Place, Labels] = defaultdict(int)
     clobbered: defaultdict[_Place, Labels] = defaultdict(int)
@@ -106,7 +106,7 @@ def find_whose_bytes(
         pair=replace(pair, intended=intended, actual=actual),
         differing=(),
         comparison=comparison,
-        run=run,
+        evaluator=evaluator,
         known=known,
         instructions={},
     )

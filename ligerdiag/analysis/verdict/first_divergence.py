@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
+from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
-from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes
@@ -235,7 +235,7 @@ def find_wrong_edges(known: Operands, comparison: Comparison) -> Iterator[Differ
     If the instruction is wrong as the operation that it is named after, it may compute a twin, and is compared with
     that too.
     """
-    intended, twins = known.intended, find_twins(known.run.program)
+    intended, twins = known.intended, find_twins(known.evaluator.program)
     for path, tagged in intended.tagged.items():
         if not any(one for one, _ in tagged.edges) and len({labels for _, labels in tagged.edges}) < 2:
             continue
@@ -268,7 +268,7 @@ def _judge_operands(
     """
     sighting, operands = seen
     stale, clobbered = _judge(tagged, operands, known, comparison)
-    for labels, meanings in _list_joined(tagged, sighting, operands, known.run):
+    for labels, meanings in _list_joined(tagged, sighting, operands, known.evaluator):
         stale |= unite(comparison.find_stale(meant, labels) for meant in meanings)
         clobbered |= unite(comparison.find_clobbered(meant, labels) for meant in meanings)
     own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
@@ -307,7 +307,7 @@ def _judge(
 
 
 def _list_joined(
-    tagged: TaggedSet, sighting: Sighting, operands: list[OperandEdge], run: Evaluations
+    tagged: TaggedSet, sighting: Sighting, operands: list[OperandEdge], evaluator: Evaluator
 ) -> Iterator[tuple[Labels, set[Labels]]]:
     """Yields the actual set of a value that the operation has as several operands, with the intended set of each."""
     if len({labels for _, labels in tagged.edges}) < 2:
@@ -315,12 +315,12 @@ def _list_joined(
     instruction = sighting.instruction
     places: defaultdict[Position, list[int]] = defaultdict(list)
     for number, operand in enumerate(instruction.operands):
-        places[find_bytes(operand, sighting, run)].append(number)
+        places[find_bytes(operand, sighting, evaluator)].append(number)
     for numbers in places.values():
         meanings = {tagged.edges[number][1] for number in numbers}
         if len(meanings) < 2:
             continue
         if len(places) == 1:  # and so what the operation itself depends on
-            yield sighting.labels & ~run.carried.get(instruction.id, 0), meanings
+            yield sighting.labels & ~evaluator.carried.get(instruction.id, 0), meanings
         elif operands[numbers[0]] != UNSEEN:
             yield operands[numbers[0]][1], meanings

@@ -25,10 +25,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
-from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.hlo.dataflow import Dataflow, Position, Through
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
@@ -62,7 +62,7 @@ class Operands:
 
     intended: Intended
     actual: Actual
-    run: Evaluations
+    evaluator: Evaluator
 
     def recognise(self, path: TagPath, sighting: Sighting) -> list[OperandEdge]:
         """Returns, for each operand, its operation and its dependence set; () and -1 if unknown."""
@@ -81,14 +81,14 @@ class Operands:
             return False
         operands = self.recognise(path, sighting)
         known = unite(labels for _, labels in operands if labels != UNSEEN[1])
-        if sighting.labels & ~known & ~self.run.carried.get(sighting.instruction.id, 0):
+        if sighting.labels & ~known & ~self.evaluator.carried.get(sighting.instruction.id, 0):
             return False  # as of two products that are joined
         return self._fits(tagged, operands)
 
     def is_own(self, path: TagPath, sighting: Sighting) -> bool:
         """Returns whether the instruction is the author's operation."""
-        if self.run.is_own(path, sighting.instruction):
-            return not self.run.is_reassociated(path, sighting.instruction)
+        if self.evaluator.is_own(path, sighting.instruction):
+            return not self.evaluator.is_reassociated(path, sighting.instruction)
         return self.are_own(path, sighting)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
@@ -139,12 +139,12 @@ class Operands:
 
     @cached_property
     def _twins(self) -> Twins:
-        return find_twins(self.run.program)
+        return find_twins(self.evaluator.program)
 
     @cached_property
     def _barriers(self) -> Mapping[int, tuple[TagPath, ...]]:
         """The last tag of each of the author's barriers to the tags of the operations that go through it."""
-        program, found = self.run.program, dict[int, tuple[TagPath, ...]]()
+        program, found = self.evaluator.program, dict[int, tuple[TagPath, ...]]()
         flow = Dataflow(program, Through(bitcasts=True, barriers=True, tuples=True))
         for one in program.instructions:
             path = program.tags.get(one.id, ())
@@ -176,11 +176,11 @@ class Operands:
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
         """Returns whether no kernel touches the operand, so that reassociation may have moved it here."""
-        path = self.run.optimized.tags.get(operand.id, ())
+        path = self.evaluator.optimized.tags.get(operand.id, ())
         meant = self.intended.tagged.get(path)
         if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
             return False
-        return self.run.is_own(path, operand) and all(path != edge for edge, _ in tagged.edges)
+        return self.evaluator.is_own(path, operand) and all(path != edge for edge, _ in tagged.edges)
 
     def _recognise(self, operand: HloInstruction, sighting: Sighting) -> OperandEdge:
         """Returns the tag path and dependence set of an operand.
@@ -193,7 +193,7 @@ class Operands:
             if path:
                 seen = next((s for s in self.actual.sightings.get(path, ()) if s.instruction is one), None)
                 if seen is not None and seen.scheduled is scheduled:
-                    return UNSEEN if is_part and self.run.space.any_fresh(seen.labels) else (path, seen.labels)
+                    return UNSEEN if is_part and self.evaluator.space.any_fresh(seen.labels) else (path, seen.labels)
                 if seen is None and self._is_label_free(one, path, sighting):
                     return path, 0
             is_part |= self._is_part(one)
@@ -210,10 +210,10 @@ class Operands:
         """Returns whether the fused value is the author's operation and depends on no hidden write, nor on an original:
         an evaluation does not record such a value.
         """
-        meant, homes = self.intended.tagged.get(path), self.run.optimized.homes
+        meant, homes = self.intended.tagged.get(path), self.evaluator.optimized.homes
         is_beside = homes[value.id] is homes[sighting.instruction.id] and sighting.instruction is not sighting.scheduled
         is_same = meant is not None and meant.opcode == value.opcode and value.opcode not in _SLICES
-        return is_beside and is_same and self.run.is_own(path, value)
+        return is_beside and is_same and self.evaluator.is_own(path, value)
 
     def _describe_read(self, sighting: Sighting, number: int, *, is_part: bool = False) -> OperandEdge:
         """Returns the edge to the value that the scheduled instruction reads as this operand. is_part: it reads a slice
@@ -222,8 +222,8 @@ class Operands:
         operand = sighting.scheduled.operands[number]
         path = self._find_tag(operand)
         labels = unite(labels for read, _, labels in sighting.reads if read == number)
-        is_unseen = is_part and (not path or self.run.space.any_fresh(labels))
-        if is_unseen or (not path and not _is_argument(operand, self.run.optimized)):
+        is_unseen = is_part and (not path or self.evaluator.space.any_fresh(labels))
+        if is_unseen or (not path and not _is_argument(operand, self.evaluator.optimized)):
             return UNSEEN
         return path, labels
 
@@ -235,7 +235,7 @@ class Operands:
         """Returns the tag of the operation that defines the value's bytes; of a fusion's result, that of its last
         operation; CARRIED for a loop's state.
         """
-        module = self.run.optimized
+        module = self.evaluator.optimized
         flow = Dataflow(module, RENAMED)
         position: Position | None = (value, ())
         while position is not None:
@@ -249,11 +249,11 @@ class Operands:
     def _get_tag(self, value: HloInstruction) -> TagPath:
         """Returns the path of the operation that the instruction is named after; () for a concatenation that XLA made."""
         is_made = value.opcode == "concatenate" and self._is_made(value)
-        return () if is_made else self.run.optimized.tags.get(value.id, ())
+        return () if is_made else self.evaluator.optimized.tags.get(value.id, ())
 
     def _is_made(self, value: HloInstruction) -> bool:
         """Whether it is named after an operation of the author's of another kind."""
-        meant = self.intended.tagged.get(self.run.optimized.tags.get(value.id, ()))
+        meant = self.intended.tagged.get(self.evaluator.optimized.tags.get(value.id, ()))
         return meant is not None and meant.opcode != value.opcode
 
 
@@ -276,9 +276,9 @@ def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
     return any(caller.opcode == "while" for caller in callers)
 
 
-def find_bytes(operand: HloInstruction, sighting: Sighting, run: Evaluations) -> Position:
+def find_bytes(operand: HloInstruction, sighting: Sighting, evaluator: Evaluator) -> Position:
     """Returns the position that defines an operand of the instruction."""
-    flow, scheduled = Dataflow(run.optimized, RENAMED), sighting.scheduled
+    flow, scheduled = Dataflow(evaluator.optimized, RENAMED), sighting.scheduled
     value, index = flow.find_definition(operand)
     if value.opcode == "parameter" and sighting.instruction is not scheduled and not index:
         return flow.find_definition(scheduled.operands[value.proto.parameter_number])

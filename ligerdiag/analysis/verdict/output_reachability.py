@@ -24,10 +24,10 @@ from itertools import batched
 from math import inf
 from typing import Protocol
 
+from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels, WrongAbout
 from ligerdiag.analysis.evaluation.memory import Sighting
 from ligerdiag.analysis.evaluation.order import compute_logical_times
-from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.verdict.comparison import Cause
 from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead
 from ligerdiag.hlo.module import TagPath
@@ -85,15 +85,15 @@ class _Question:
 
 
 def find_reached(
-    run: Evaluations,
+    evaluator: Evaluator,
     outputs: int,
     wrong: Iterable[tuple[Cause, Differing]],
     reads: list[WrongRead],
     twins: TwinsThere,
 ) -> Reached:
     """Finds the causes of wrong operations, and the reads, that each output depends on."""
-    times = compute_logical_times(run.optimized)
-    last = _find_last_calls(run, times)
+    times = compute_logical_times(evaluator.optimized)
+    last = _find_last_calls(evaluator, times)
 
     def make_spot(write: int, path: TagPath, sighting: Sighting) -> _Spot:
         is_late = times.get(sighting.scheduled.id, -1) > last.get(write, -1)
@@ -116,28 +116,28 @@ def find_reached(
     asked = list(single if is_few else read_at)
     if not asked and not by_cause:
         return Reached(known, tuple([frozenset[int]() for _ in known]))
-    hits = [{asked[n] for n in hit} for hit in _ask(run, [_Question(s.write, (s,)) for s in asked], outputs)]
+    hits = [{asked[n] for n in hit} for hit in _ask(evaluator, [_Question(s.write, (s,)) for s in asked], outputs)]
     reached = tuple([frozenset([number for spot in hit for number in read_at.get(spot, ())]) for hit in hits])
     if not is_few:
-        return Reached(known, reached, _find_causes(run, by_cause, known))
+        return Reached(known, reached, _find_causes(evaluator, by_cause, known))
     for found, hit in zip(known, hits, strict=True):
         found.update(cause for cause, spots in by_cause.items() if not hit.isdisjoint(spots))
     return Reached(known, reached)
 
 
-def _find_last_calls(run: Evaluations, times: Mapping[int, int]) -> Mapping[int, float]:
+def _find_last_calls(evaluator: Evaluator, times: Mapping[int, int]) -> Mapping[int, float]:
     """Maps HiddenWrite indices to the LogicalTime of the last call of their kernels."""
     last: dict[int, float] = {}
-    for one in run.matching.actual:
+    for one in evaluator.matching.actual:
         last[one.write] = max(last.get(one.write, -1), times.get(one.frames[0].instruction.id, inf))
-    placed = {(one.call.id, one.write) for one in run.matching.actual}
-    for call, writes in run.matching.by_call.items():
+    placed = {(one.call.id, one.write) for one in evaluator.matching.actual}
+    for call, writes in evaluator.matching.by_call.items():
         last |= {write.index: inf for write in writes if (call, write.index) not in placed}
     return last
 
 
 def _find_causes(
-    run: Evaluations, by_cause: Mapping[Cause, Mapping[_Spot, None]], known: tuple[set[Cause], ...]
+    evaluator: Evaluator, by_cause: Mapping[Cause, Mapping[_Spot, None]], known: tuple[set[Cause], ...]
 ) -> frozenset[Cause]:
     """Adds the causes that are known to `known`, and returns the open ones."""
     size = -(-sum(map(len, by_cause.values())) // MARKS)
@@ -146,7 +146,7 @@ def _find_causes(
     ]
     waiting = [
         (output, questions[number])
-        for output, hit in enumerate(_ask(run, questions, len(known)))
+        for output, hit in enumerate(_ask(evaluator, questions, len(known)))
         for number in sorted(hit)
     ]
     for _ in range(ROUNDS):
@@ -156,7 +156,7 @@ def _find_causes(
         first = {(output, question.cause): question for output, question in reversed(waiting)}
         pieces = {question: _split(question, len(first)) for question in first.values()}
         asked = [piece for found in pieces.values() for piece in found]
-        hits = [{asked[n] for n in hit} for hit in _ask(run, asked, len(known))]
+        hits = [{asked[n] for n in hit} for hit in _ask(evaluator, asked, len(known))]
         waiting = [
             (output, piece)
             for output, question in waiting
@@ -181,13 +181,13 @@ def _split(question: _Question, others: int) -> tuple[_Question, ...]:
     return tuple([_Question(question.write, some, question.cause) for some in batched(question.spots, size)])
 
 
-def _ask(run: Evaluations, questions: list[_Question], outputs: int) -> list[set[int]]:
+def _ask(evaluator: Evaluator, questions: list[_Question], outputs: int) -> list[set[int]]:
     """Returns, for each output, the numbers of the questions of which it has both marks."""
     found: list[set[int]] = [set() for _ in range(outputs)]
-    plain = replace(run, folded=False)  # ambiguities add marks of their own and change none of these
+    plain = replace(evaluator, folded=False)  # ambiguities add marks of their own and change none of these
     for first in range(0, len(questions), MARKS):
         some = questions[first : first + MARKS]
-        space = run.space.without_marks()
+        space = evaluator.space.without_marks()
         operations: dict[TagPath, Labels] = {}
         instructions: dict[int, Labels] = {}
         for number, question in enumerate(some):

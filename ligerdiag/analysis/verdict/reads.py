@@ -24,11 +24,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.memory import Sighting
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.program_order import TaggedSet
-from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.value_flow import FollowedWrites, Performed
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_source, put_in_order

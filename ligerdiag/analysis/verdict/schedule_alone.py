@@ -25,8 +25,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.races import RacedRead
 from ligerdiag.analysis.verdict.comparison import Cause, OutputVerdict
 from ligerdiag.analysis.writes import HiddenWrite

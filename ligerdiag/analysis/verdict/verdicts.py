@@ -22,16 +22,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
 from ligerdiag.analysis.evaluation.carriers import Carriers, find_lost
 from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding, find_latent
 from ligerdiag.analysis.verdict.bystanders import are_asked_for, find_whose_bytes
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
-from ligerdiag.analysis.verdict.one_value import find_joined
+from ligerdiag.analysis.verdict.merged_values import find_joined
 from ligerdiag.analysis.verdict.operands import Operands
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
@@ -45,19 +45,21 @@ def add_unidentified(
     *,
     pair: EvaluatedPair,
     comparison: Comparison,
-    run: Evaluations,
+    evaluator: Evaluator,
 ) -> Ambiguities:
     """Adds the ambiguities of missing or untrusted names. outputs: the verdicts without ambiguities."""
     if not possible:
         return ambiguities
-    carried = {number: run.carried.get(number, 0) | possible.get(number, 0) for number in (*run.carried, *possible)}
-    actual = replace(run, carried=carried).run_actual(frozenset(), sights=False)
+    carried = {
+        number: evaluator.carried.get(number, 0) | possible.get(number, 0) for number in (*evaluator.carried, *possible)
+    }
+    actual = replace(evaluator, carried=carried).run_actual(frozenset(), sights=False)
     added = dict(ambiguities)
     for (name, output), wanted, seen in zip(outputs.items(), pair.intended.outputs, actual.outputs, strict=False):
         were = {cause.write: cause.verdict for cause in output.causes}
         for cause in comparison.compare(wanted, seen).causes:
             if _is_worse(cause.verdict, were.get(cause.write, Verdict.FRESH)):
-                original = run.space.all_original(cause.write)
+                original = evaluator.space.all_original(cause.write)
                 first = min(number for number, labels in possible.items() if labels & original)
                 ambiguity = Ambiguity(cause.write, Reason.UNIDENTIFIED, first)
                 added[name] = added.get(name, frozenset()) | {ambiguity}
@@ -88,21 +90,21 @@ def propagate(found: Blamed, ambiguities: Ambiguities, crossed: frozenset[int] =
     )
 
 
-def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluations: Evaluations) -> tuple[Blamed, Ambiguities]:
+def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
     """Drops a cause if the output only uses rows that the kernel does not write.
 
     Marks the remaining causes as not contradicted by correct numbers: the rows that are read may be untouched.
     """
-    written, forgiven = evaluations.find_apart()
+    written, forgiven = evaluator.find_apart()
     apart = dict(zip(found.outputs, forgiven, strict=False))
     decided = frozenset(
         name
         for name, output in found.outputs.items()
-        if (wrong := evaluations.space.bits_of(c.write for c in output.causes if c.verdict.is_wrong))
+        if (wrong := evaluator.space.bits_of(c.write for c in output.causes if c.verdict.is_wrong))
         and not wrong & ~written
     )
     found = replace(found, decided=found.decided | decided)
-    pairs = {(name, write) for name, bits in apart.items() for write in evaluations.space.writes_of(bits)}
+    pairs = {(name, write) for name, bits in apart.items() for write in evaluator.space.writes_of(bits)}
     if not pairs:
         return found, ambiguities
     outputs: dict[str, OutputVerdict] = {}
@@ -255,39 +257,44 @@ class ReadVerdict:
 
 
 def judge(
-    pair: EvaluatedPair, evaluations: Evaluations, output_names: tuple[str, ...], possible: Mapping[int, Labels]
+    pair: EvaluatedPair, evaluator: Evaluator, output_names: tuple[str, ...], possible: Mapping[int, Labels]
 ) -> Verdicts:
     """Judges each output.
 
-    evaluations: evaluates either program once more, with marks on the instructions in question. possible: ORIG labels
+    evaluator: evaluates either program once more, with marks on the instructions in question. possible: ORIG labels
     that instructions without a trusted name may carry, by instruction id (see `belief`).
     """
-    comparison = _create_comparison(pair, evaluations.carriers)
+    comparison = _create_comparison(pair, evaluator.carriers)
     intended, actual = pair.intended.outputs, pair.actual.outputs
     outputs = {
         name: comparison.compare(intended[n] if n < len(intended) else 0, actual[n] if n < len(actual) else 0)
         for n, name in enumerate(output_names)
     }
-    known = Operands(pair.intended, pair.actual, evaluations)
+    known = Operands(pair.intended, pair.actual, evaluator)
     differing = find_differing(pair.intended, pair.actual, comparison)
-    if evaluations.retagged is None and not evaluations.folded:
+    if evaluator.retagged is None and not evaluator.folded:
         differing += tuple(find_wrong_edges(known, comparison))
         differing += tuple(find_joined(known, comparison))
     whose = None
     if are_asked_for(differing, outputs, comparison):
-        whose = find_whose_bytes(output_names, pair=pair, run=evaluations, comparison=comparison)
+        whose = find_whose_bytes(output_names, pair=pair, evaluator=evaluator, comparison=comparison)
         differing = whose.refine(differing)
     instructions = {one.id: one for one in pair.optimized.instructions}
     blamed = Blame(
-        pair=pair, differing=differing, comparison=comparison, run=evaluations, known=known, instructions=instructions
+        pair=pair,
+        differing=differing,
+        comparison=comparison,
+        evaluator=evaluator,
+        known=known,
+        instructions=instructions,
     ).find(outputs)
     ambiguities: Ambiguities = {}
     if pair.writes:
         ambiguities = AmbiguitySearch(
-            outputs=blamed.outputs, pair=pair, differing=differing, comparison=comparison, run=evaluations
+            outputs=blamed.outputs, pair=pair, differing=differing, comparison=comparison, evaluator=evaluator
         ).find()
         ambiguities = add_unidentified(
-            ambiguities, possible, blamed.outputs, pair=pair, comparison=comparison, run=evaluations
+            ambiguities, possible, blamed.outputs, pair=pair, comparison=comparison, evaluator=evaluator
         )
     if blamed.crowded:
         ambiguities = add_crowded(ambiguities, blamed.crowded)
@@ -295,7 +302,7 @@ def judge(
         ambiguities = add_mixed(ambiguities, blamed, comparison)
     blamed = propagate(blamed, ambiguities, pair.matching.crossed)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
-        blamed, ambiguities = forgive_apart(blamed, ambiguities, evaluations)
+        blamed, ambiguities = forgive_apart(blamed, ambiguities, evaluator)
     if whose is not None:
         blamed = whose.acquit(blamed)
     merged = pair.matching.merged

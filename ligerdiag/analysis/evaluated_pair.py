@@ -86,7 +86,7 @@ class EvaluatedPair:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluations:
+class Evaluator:
     """Evaluates either program as often as needed."""
 
     program: HloModule

@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Sighting
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import Differing
@@ -29,12 +29,12 @@ _CHOOSES = having(Trait.CHOOSES)
 
 
 def find_folded(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+    intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[tuple[TagPath, Labels]]:
     """Finds operations that XLA folded because it takes two of their operands for one value, although these should be
     from before and after a write. Yields their tag paths and these writes, a bit each.
     """
-    twins, space = find_twins(run.program), comparison.space
+    twins, space = find_twins(evaluator.program), comparison.space
     for path in twins.list_with_twins(intended.tagged):
         tagged = intended.tagged[path]
         if tagged.opcode not in _CHOOSES or any(
@@ -54,20 +54,20 @@ def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
     """Finds merged products that are gone and should read the value before (or after) a write, while the remaining
     product reads it after (or before).
     """
-    intended, twins = known.intended, find_twins(known.run.program)
+    intended, twins = known.intended, find_twins(known.evaluator.program)
     left: dict[TagPath, list[Sighting]] = {}
     for path in twins.products:
         if path in intended.tagged:
             seen = known.actual.sightings.get(path, ())
             left[path] = [one for one in seen if is_same_operation(intended.tagged[path].opcode, one.instruction)]
     gone = [path for path, sightings in left.items() if not sightings and intended.tagged[path].edges]
-    concatenations = _find_concatenations(known.run) if gone else {}
+    concatenations = _find_concatenations(known.evaluator) if gone else {}
     joined = [
         (path, one, number)
         for path, some in left.items()
         if gone
         for one in some
-        for number in _list_shared(one, known.run, concatenations)
+        for number in _list_shared(one, known.evaluator, concatenations)
     ]
     for path in gone:
         tagged, found = intended.tagged[path], list[Differing]()
@@ -83,39 +83,41 @@ def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
             yield found[0]
 
 
-def _find_concatenations(run: Evaluations) -> dict[int, HloInstruction]:
+def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
     """Returns the author's concatenations by tag."""
     tagged = (
-        (run.program.tags.get(one.id, ()), one) for one in run.program.instructions if one.opcode == "concatenate"
+        (evaluator.program.tags.get(one.id, ()), one)
+        for one in evaluator.program.instructions
+        if one.opcode == "concatenate"
     )
     return {path[-1]: one for path, one in tagged if path}
 
 
-def _list_shared(product: Sighting, run: Evaluations, own: Mapping[int, HloInstruction]) -> list[int]:
+def _list_shared(product: Sighting, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> list[int]:
     """Returns the operand that a product shares with another one: its other operand is a concatenation that XLA made."""
     operands = product.instruction.operands
     if len(operands) != 2:
         return []
-    made = [_is_made(find_bytes(operand, product, run)[0], run, own) for operand in operands]
+    made = [_is_made(find_bytes(operand, product, evaluator)[0], evaluator, own) for operand in operands]
     return [1 - number for number, is_made in enumerate(made) if is_made and not made[1 - number]]
 
 
-def _is_made(value: HloInstruction, run: Evaluations, own: Mapping[int, HloInstruction]) -> bool:
+def _is_made(value: HloInstruction, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> bool:
     """Returns whether XLA made the concatenation. If XLA concatenates an author's concatenation, the result may be
     named after that one; it then has it as an operand, or its operands and more.
     """
-    path = run.optimized.tags.get(value.id, ())
+    path = evaluator.optimized.tags.get(value.id, ())
     meant = own.get(path[-1]) if path else None
     if value.opcode != "concatenate" or meant is None or len(value.operands) != len(meant.operands):
         return value.opcode == "concatenate"
-    return any(run.optimized.tags.get(_find_part(one, run).id) == path for one in value.operands)
+    return any(evaluator.optimized.tags.get(_find_part(one, evaluator).id) == path for one in value.operands)
 
 
-def _find_part(operand: HloInstruction, run: Evaluations) -> HloInstruction:
+def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
     """Returns the definition of the operand, also outside of the fusion that contains it."""
-    flow = Dataflow(run.optimized, RENAMED)
+    flow = Dataflow(evaluator.optimized, RENAMED)
     value, _ = flow.find_definition(operand)
-    callers = run.optimized.callers.get(run.optimized.homes[value.id].id, ())
+    callers = evaluator.optimized.callers.get(evaluator.optimized.homes[value.id].id, ())
     if value.opcode == "parameter" and [one.opcode for one in callers] == ["fusion"]:
         value, _ = flow.find_definition(callers[0].operands[value.proto.parameter_number])
     return value
@@ -134,14 +136,14 @@ class TwinConfluence:
 
 
 def find_twin_confluences(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+    intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[TwinConfluence]:
     """Finds places where merged values meet that should be from before and after a write.
 
     The schedule is right if it keeps them apart nevertheless, in each way. It may have done so if the loop or
     conditional is gone, or has another number of leaves than in the program.
     """
-    twins, space = find_twins(run.program), comparison.space
+    twins, space = find_twins(evaluator.program), comparison.space
     for path, meeting in intended.confluences.items():
         numbers, seen = twins.list_ways(path), actual.confluences.get(path)
         if len(numbers) != len(meeting.ways):
@@ -158,14 +160,14 @@ def find_twin_confluences(
 
 
 def find_shared_state(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+    intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[TwinConfluence]:
     """Finds loops that start from one value for several elements of their state, exchange these, and keep one place for
     them.
 
     XLA sees no difference between the elements: a kernel overwrites one of them, or has done so before.
     """
-    twins, space = find_twins(run.program), comparison.space
+    twins, space = find_twins(evaluator.program), comparison.space
     for path, seen in actual.confluences.items():
         meeting, numbers = intended.confluences.get(path), twins.list_ways(path)
         hitting = [write for write in actual.writes if not seen.shared.isdisjoint(write.slices)]
