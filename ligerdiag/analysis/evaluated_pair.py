@@ -152,7 +152,7 @@ class Evaluator:
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
         """Runs both programs, with marks on these operations and instructions."""
-        return self.run_intended(operations), self.run_actual(frozenset(), instructions, sights=False)
+        return self.run_intended(operations), self.run_actual(frozenset(), instructions, records=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
         """Runs the program as written; with marks, only for its outputs."""
@@ -203,7 +203,7 @@ class Evaluator:
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         meant = compute_intended(*arguments, records=False, rows=rows).outputs
         by_rows = replace(self, matching=replace(self.matching, actual=actual))  # its unordered reads know the rows
-        seen = by_rows.run_actual(frozenset(), sights=False).outputs
+        seen = by_rows.run_actual(frozenset(), records=False).outputs
         followed = self.space.bits_of(rows)
         return written, tuple(
             followed & ~self.space.any_fresh(one | other) & ~self._list_lucky(other)
@@ -228,9 +228,9 @@ class Evaluator:
         )
 
     def run_actual(
-        self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, sights: bool = True
+        self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, records: bool = True
     ) -> Actual:
-        """Runs the schedule. wanted: operations to sight even if they depend on no write. sights: record sightings at
+        """Runs the schedule. wanted: operations to record even if they depend on no write. records: record occurrences at
         all.
         """
         in_flight, others = mark_races(self.races, self.space)
@@ -249,7 +249,7 @@ class Evaluator:
             unrelated=self.unrelated,
             direct=self.direct,
             unordered=self.unordered,
-            sights=sights,
+            records=records,
         ).run()
 
 

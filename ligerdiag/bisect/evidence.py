@@ -142,8 +142,8 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
     reader = _find_reader(earlier, output)
     if reader is None:
         return ()
-    sightings = context.actual.sightings.get(reader.path, ())[:1]
-    later = [_describe_read(context, one.instruction, reader.write) for one in sightings]
+    occurrences = context.actual.occurrences.get(reader.path, ())[:1]
+    later = [_describe_read(context, one.instruction, reader.write) for one in occurrences]
     return (
         *_name_write(context, reader),
         *_name_place(earlier, reader),
@@ -203,17 +203,17 @@ def _find_reader(context: Context, output: str) -> _Reader | None:
     if not found:
         return None
     write, wrong = min(found, key=lambda one: one[1].path)
-    return _Reader(write, wrong.path, wrong.sighting.instruction, wrong.sighting.scheduled)
+    return _Reader(write, wrong.path, wrong.occurrence.instruction, wrong.occurrence.scheduled)
 
 
 def _find_again(context: Context, reader: _Reader, *, scheduled: bool = False) -> list[HloInstruction]:
     """Returns the reader's operation in another module. scheduled: return the instruction that runs it."""
     known = reader.instruction
     found = [
-        sighting
-        for sighting in context.actual.sightings.get(reader.path, ())
-        if is_same_operation(known.opcode, sighting.instruction)
-        or is_same_operation(sighting.instruction.opcode, known)
+        occurrence
+        for occurrence in context.actual.occurrences.get(reader.path, ())
+        if is_same_operation(known.opcode, occurrence.instruction)
+        or is_same_operation(occurrence.instruction.opcode, known)
     ]
     return [one.scheduled if scheduled else one.instruction for one in found[:1]]
 

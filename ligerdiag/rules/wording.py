@@ -102,7 +102,7 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
 
 def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
     """Returns the user's line that reads, and whether its backward pass does."""
-    found = (read.reader,) if read.wrong is None else (read.wrong.sighting.instruction, read.reader)
+    found = (read.reader,) if read.wrong is None else (read.wrong.occurrence.instruction, read.reader)
     for instruction in found:
         line = find_user_line(context.optimized, instruction)
         if line is not None:

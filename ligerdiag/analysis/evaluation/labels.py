@@ -307,7 +307,7 @@ def is_one_choice(instruction: HloInstruction) -> bool:
 _SPREADS = having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
 """Opcodes that are never quiet: they run computations, or change memory in ways of their own."""
-_NOT_SIGHTED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
+_NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 """Opcodes of fused instructions that compute nothing."""
 
 
@@ -332,7 +332,7 @@ class QuietOnes:
         sought = [number for number, path in tags.items() if path in wanted] if wanted else []
         for home in dict.fromkeys([homes[number] for number in sought if number in homes]):
             for one in home.instructions:
-                if one.opcode not in _NOT_SIGHTED and tags.get(one.id) in wanted:
+                if one.opcode not in _NOT_RECORDED and tags.get(one.id) in wanted:
                     self._sought[home.id].append(one)
         callers = [caller for number in self._sought for caller in self._list_callers(number)]
         deep = [caller for caller in callers if not module.computations[caller].sequence]

@@ -6,7 +6,7 @@ knowing, so readers are correct only if they happen to be ordered correctly. If 
 array, only the pieces in it change. A read that nothing orders with a write to its bytes is lucky, and gets a mark (see
 `unordered_reads`). Values without a place in the buffer assignment have negative numbers of their own.
 
-An evaluation returns `Actual`: the sets of the outputs, and a `Sighting` of each tagged operation that it meets.
+An evaluation returns `Actual`: the sets of the outputs, and an `occurrence` of each tagged operation that it meets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -266,7 +266,7 @@ def find_read_place(
 
 
 @dataclass(slots=True, eq=False)
-class Sighting:
+class Occurrence:
     """A tagged operation of the program, found again in the optimized module. Final fields, as in `HloInstruction`."""
 
     instruction: Final[HloInstruction]
@@ -284,7 +284,7 @@ class Actual:
 
     outputs: tuple[Labels, ...]
     """Set of each leaf of the entry root, in order."""
-    sightings: Mapping[TagPath, tuple[Sighting, ...]]
+    occurrences: Mapping[TagPath, tuple[Occurrence, ...]]
     writes: tuple[ActualWrite, ...]
     """Every hidden write that the optimized module still holds."""
     frames: Mapping[int, Frames]

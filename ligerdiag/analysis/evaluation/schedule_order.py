@@ -27,9 +27,9 @@ from ligerdiag.analysis.evaluation.memory import (
     Actual,
     ActualWrite,
     LabelMemory,
+    Occurrence,
     Places,
     Read,
-    Sighting,
     UnorderedRead,
     UnorderedReads,
     find_read_place,
@@ -64,15 +64,15 @@ class ScheduleEvaluation:
     """custom-call instruction id in the optimized module to its hidden writes."""
     actual_writes: tuple[ActualWrite, ...]
     wanted: frozenset[TagPath]
-    """Tag paths whose sightings to keep."""
+    """Tag paths whose occurrences to keep."""
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id, scheduled or fused, to marks for its results."""
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id to the ORIG labels that start there (see `carriers`)."""
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """Id of a call to the ORIG labels that its operands cannot have, operand by operand."""
-    sights: bool = True
-    """Record sightings; without them, only the outputs count."""
+    records: bool = True
+    """Record occurrences; without them, only the outputs count."""
     direct: bool = False
     """See `labels.transfer_call`."""
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
@@ -81,7 +81,7 @@ class ScheduleEvaluation:
     """Reads that nothing orders with a hidden write."""
     memory: LabelMemory = field(init=False)
     places: Places = field(init=False)
-    _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
+    _occurrences: dict[TagPath, dict[int, Occurrence]] = field(init=False)
     _by_call: defaultdict[int, list[ActualWrite]] = field(init=False)
     _frames: dict[int, Frames] = field(default_factory=dict[int, Frames])
     _met: set[int] = field(default_factory=set[int])
@@ -103,10 +103,10 @@ class ScheduleEvaluation:
     """Computation id to the call path of its last run."""
 
     def __post_init__(self) -> None:
-        self._sightings = defaultdict(dict)
+        self._occurrences = defaultdict(dict)
         self._by_call = defaultdict(list)
         self._started = frozenset((*self.carried, *self.marked, *self.unordered))
-        wanted = self.wanted if self.sights else frozenset[TagPath]()
+        wanted = self.wanted if self.records else frozenset[TagPath]()
         self._quiet = QuietOnes(self.module, self._started.union(self._list_raced_dones()), wanted)
         self.places = self.fusions.places
         self.memory = LabelMemory(self.module, self.places, self.space, self.unordered)
@@ -134,7 +134,7 @@ class ScheduleEvaluation:
         outputs = tuple([self.memory.sets.get(number, 0) for number in self.places.locate(entry.root)])
         return Actual(
             outputs,
-            {path: tuple(found.values()) for path, found in self._sightings.items()},
+            {path: tuple(found.values()) for path, found in self._occurrences.items()},
             self.actual_writes,
             self._frames,
             frozenset(self._traced),
@@ -187,7 +187,7 @@ class ScheduleEvaluation:
         if sought:
             reads = tuple([(operand, place, 0) for operand, place in self.places.list_operands(instruction)])
             for operation in sought:
-                self._sightings[self.module.tags[operation.id]][operation.id] = Sighting(
+                self._occurrences[self.module.tags[operation.id]][operation.id] = Occurrence(
                     operation, instruction, 0, reads
                 )
 
@@ -218,7 +218,7 @@ class ScheduleEvaluation:
             self._define_elements(instruction, reads)
         else:
             self._define(instruction, labels)
-        self.sight(instruction, instruction, labels, reads)
+        self.record(instruction, instruction, labels, reads)
 
     def _parted(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PartedValue]:
         """Returns the operands' sets, in pieces where known."""
@@ -257,8 +257,8 @@ class ScheduleEvaluation:
             started = self._find_starting(instruction, scheduled, reads)
             is_itself = started == self.carried.get(instruction.id, 0)
             labels |= started
-        if self.sights and is_itself:
-            self.sight(instruction, scheduled, labels, reads)
+        if self.records and is_itself:
+            self.record(instruction, scheduled, labels, reads)
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
 
     def _find_starting(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
@@ -275,13 +275,13 @@ class ScheduleEvaluation:
         """Returns the ORIG labels and marks that start at this instruction."""
         return self.carried.get(instruction.id, 0) | self.marked.get(instruction.id, 0)
 
-    def sight(
+    def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
         """Records the set of a tagged operation."""
-        path = self.module.tags.get(instruction.id) if self.sights else None
+        path = self.module.tags.get(instruction.id) if self.records else None
         if path and (labels or path in self.wanted):
-            self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, reads)
+            self._occurrences[path][instruction.id] = Occurrence(instruction, scheduled, labels, reads)
 
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction)
@@ -327,10 +327,10 @@ class ScheduleEvaluation:
 
     def _run_summarized(self, fusion: HloInstruction, summary: FusionSummary, reads: tuple[Read, ...]) -> None:
         united = summary.unite([labels for _, _, labels in reads])
-        for path, operation, combination in summary.tagged if self.sights else ():
+        for path, operation, combination in summary.tagged if self.records else ():
             labels = united[combination]
             if labels or path in self.wanted:
-                self._sightings[path][operation.id] = Sighting(operation, fusion, labels, reads)
+                self._occurrences[path][operation.id] = Occurrence(operation, fusion, labels, reads)
         marks = self.marked.get(fusion.id, 0)
         for number, combination in summary.results:
             self.memory.put(number, united[combination] | marks)
@@ -356,7 +356,7 @@ class ScheduleEvaluation:
         self._define(instruction, labels)
         if isinstance(product, Parts):
             self._define_product(instruction, product)
-        self.sight(instruction, instruction, labels, reads)
+        self.record(instruction, instruction, labels, reads)
 
     def _define_product(self, call: HloInstruction, product: Parts) -> None:
         """Defines the first result of a library's product in pieces."""
@@ -463,7 +463,7 @@ class ScheduleEvaluation:
     def _keep_confluence(
         self, instruction: HloInstruction, ways: list[tuple[Labels, ...]], shared: frozenset[int] = frozenset()
     ) -> None:
-        path = self.module.tags.get(instruction.id) if self.sights else None
+        path = self.module.tags.get(instruction.id) if self.records else None
         if path:
             self._confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways), shared=shared)
 

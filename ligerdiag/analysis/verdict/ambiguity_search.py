@@ -14,11 +14,11 @@ from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
 from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation, list_ambiguous_carriers
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import ActualWrite, Sighting
+from ligerdiag.analysis.evaluation.memory import ActualWrite, Occurrence
 from ligerdiag.analysis.provenance import Descent, Retagged
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
-from ligerdiag.analysis.verdict.first_divergence import Differing, find_own_sightings
+from ligerdiag.analysis.verdict.first_divergence import Differing, find_authored_occurrences
 from ligerdiag.analysis.write_correspondence import locate_operand
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access
@@ -164,8 +164,8 @@ class AmbiguitySearch:
 
     def _find_met(self, writes: set[int]) -> set[int]:
         """Returns the writes on which some operation depends that is seen again."""
-        tagged, sightings = self.pair.intended.tagged, self.pair.actual.sightings
-        fresh = self.evaluator.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in sightings))
+        tagged, occurrences = self.pair.intended.tagged, self.pair.actual.occurrences
+        fresh = self.evaluator.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in occurrences))
         return {write for write in writes if fresh & self.evaluator.space.bits_of((write,))}
 
     def _find_traced(self) -> Iterator[int]:
@@ -182,38 +182,40 @@ class AmbiguitySearch:
         as candidates.
         """
         space = self.evaluator.space
-        alike: dict[tuple[int, str], tuple[tuple[TagPath, ...], list[Sighting]]] = {}
+        alike: dict[tuple[int, str], tuple[tuple[TagPath, ...], list[Occurrence]]] = {}
         for tag, candidates in retagged.ambiguous.items() if open_ else ():
-            for sighting in self.pair.actual.sightings.get(tag, ()):
-                alike.setdefault((id(candidates), sighting.instruction.opcode), (candidates, []))[1].append(sighting)
+            for occurrence in self.pair.actual.occurrences.get(tag, ()):
+                alike.setdefault((id(candidates), occurrence.instruction.opcode), (candidates, []))[1].append(
+                    occurrence
+                )
         open_ &= ~space.bits_of([write.index for write in self.evaluator.writes if write.unknown])
-        for candidates, sightings in alike.values():
-            summary = self.comparison.summarize(dict.fromkeys(sighting.labels for sighting in sightings))
+        for candidates, occurrences in alike.values():
+            summary = self.comparison.summarize(dict.fromkeys(occurrence.labels for occurrence in occurrences))
             wrong: dict[Labels, _Doubt | None] = {}
             for path in candidates:
                 tagged = self.pair.intended.tagged.get(path)
-                if tagged is None or not is_same_operation(tagged.opcode, sightings[0].instruction):
+                if tagged is None or not is_same_operation(tagged.opcode, occurrences[0].instruction):
                     continue
                 if tagged.labels not in wrong:
                     bits = self.comparison.find_stale_among(tagged.labels, summary)
                     bits |= self.comparison.find_clobbered_among(tagged.labels, summary)
-                    named = tuple(self._name(tagged.labels, bits & open_, sightings))
+                    named = tuple(self._name(tagged.labels, bits & open_, occurrences))
                     wrong[tagged.labels] = _Doubt(Reason.AMBIGUOUS, named) if named else None
                 doubt = wrong[tagged.labels]
                 if doubt is not None:
                     yield path, doubt
 
-    def _name(self, intended: Labels, wrong: Labels, sightings: list[Sighting]) -> Iterator[tuple[int, Labels]]:
+    def _name(self, intended: Labels, wrong: Labels, occurrences: list[Occurrence]) -> Iterator[tuple[int, Labels]]:
         """Yields (instruction, writes): for each write the first nearby instruction that is wrong about it, or 0."""
-        for sighting in sightings[:_NAMED]:
+        for occurrence in occurrences[:_NAMED]:
             if not wrong:
                 return
             bits = wrong & (
-                self.comparison.find_stale(intended, sighting.labels)
-                | self.comparison.find_clobbered(intended, sighting.labels)
+                self.comparison.find_stale(intended, occurrence.labels)
+                | self.comparison.find_clobbered(intended, occurrence.labels)
             )
             if bits:
-                yield sighting.instruction.id, bits
+                yield occurrence.instruction.id, bits
             wrong &= ~bits
         if wrong:
             yield 0, wrong
@@ -221,13 +223,13 @@ class AmbiguitySearch:
     def _find_unsure(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _Doubt]]:
         never = self.comparison.moved | {write.index for write in self.evaluator.writes if write.unknown}
         open_ &= ~self.evaluator.space.bits_of(never)
-        own = find_own_sightings(
+        own = find_authored_occurrences(
             self.differing, lambda _, seen: retagged.descents.get(seen.instruction.id) is Descent.UNSURE
         )
         wrong = [(one, bits) for one in own if (bits := (one.stale | one.clobbered) & open_)]
         is_named = sum(bits.bit_count() for _, bits in wrong) <= _MANY
         for one, bits in wrong:
-            yield one.path, _Doubt(Reason.UNSURE, ((one.sighting.instruction.id if is_named else 0, bits),))
+            yield one.path, _Doubt(Reason.UNSURE, ((one.occurrence.instruction.id if is_named else 0, bits),))
 
     def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _Doubt]]:
         """Finds instructions that are a carrier as one of their candidates and no carrier as another."""

@@ -22,14 +22,14 @@ from functools import cached_property
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import LuckyRead, Sighting, find_read_place
+from ligerdiag.analysis.evaluation.memory import LuckyRead, Occurrence, find_read_place
 from ligerdiag.analysis.evaluation.program_order import name_leaf
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import (
     Differing,
     WrongRead,
-    find_own_sightings,
+    find_authored_occurrences,
     find_wrong_reads,
 )
 from ligerdiag.analysis.verdict.merged_values import (
@@ -91,7 +91,7 @@ class Blame:
         """Makes outputs worse for all four reasons, and finds the readers behind them."""
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
         outputs = self._blame_folded(self._blame_merged(outputs), mixed)
-        own = find_own_sightings(self.differing, self.known.is_own)
+        own = find_authored_occurrences(self.differing, self.known.is_own)
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
         spare: _Reads = []
@@ -171,36 +171,38 @@ class Blame:
     def _twins(self) -> Twins:
         return find_twins(self.evaluator.program)
 
-    def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
+    def serves_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the instruction holds the right value for a twin of its operation.
 
         That twin is the same value to XLA, or a slice that is taken again after the kernel and should hold the kernel's
         result.
         """
-        if self._is_taken_again(write, sighting):
+        if self._is_taken_again(write, occurrence):
             return True
-        return any(not wrong & self.evaluator.space.bits_of((write,)) for _, wrong in self._judge_twins(path, sighting))
+        return any(
+            not wrong & self.evaluator.space.bits_of((write,)) for _, wrong in self._judge_twins(path, occurrence)
+        )
 
-    def list_wrong_twins(self, write: int, path: TagPath, sighting: Sighting) -> tuple[TagPath, ...]:
+    def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
         bits = self.evaluator.space.bits_of((write,))
-        return tuple(other for other, wrong in self._judge_twins(path, sighting) if wrong & bits)
+        return tuple(other for other, wrong in self._judge_twins(path, occurrence) if wrong & bits)
 
-    def _judge_twins(self, path: TagPath, sighting: Sighting) -> Iterator[tuple[TagPath, Labels]]:
+    def _judge_twins(self, path: TagPath, occurrence: Occurrence) -> Iterator[tuple[TagPath, Labels]]:
         """Yields the operation's twins, and the writes, a bit each, that they are wrong about at this instruction."""
         tagged, comparison = self.pair.intended.tagged, self.comparison
         for other in self._twins.list_others(path):
             if other in tagged:
-                sets = tagged[other].labels, sighting.labels
+                sets = tagged[other].labels, occurrence.labels
                 yield other, comparison.find_stale(*sets) | comparison.find_clobbered(*sets)
 
     def _find_reached(self, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]) -> Reached:
         return find_reached(self.evaluator, outputs, wrong, reads, self)
 
-    def _is_taken_again(self, write: int, sighting: Sighting) -> bool:
-        taken = sighting.instruction
+    def _is_taken_again(self, write: int, occurrence: Occurrence) -> bool:
+        taken = occurrence.instruction
         if taken.opcode != "slice":
             return False
-        place = find_read_place(self.pair.optimized, taken, sighting.scheduled, sighting.reads)
+        place = find_read_place(self.pair.optimized, taken, occurrence.scheduled, occurrence.reads)
         return any(one.write == write and one.holds(place, taken) for one in self.pair.actual.writes)
 
     def _list_sets(self) -> Iterator[tuple[Labels, Labels]]:

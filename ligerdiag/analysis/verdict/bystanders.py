@@ -44,7 +44,7 @@ class WhoseBytes:
         """Removes the writes that operations are not wrong about by their bytes."""
         found: list[Differing] = []
         for every in differing:
-            one, place = every, (every.path, every.sighting.instruction.id)
+            one, place = every, (every.path, every.occurrence.instruction.id)
             stale, clobbered = self.stale.get(place, 0), self.clobbered.get(place, 0)
             if stale | clobbered:
                 one = replace(one, stale=one.stale & stale, clobbered=one.clobbered & clobbered)
@@ -56,7 +56,7 @@ class WhoseBytes:
         """Removes the writes and reads that did not make outputs wrong."""
         guilty = {name: set(self.outputs.get(name, ())) for name in found.outputs}
         for read in (*found.stale, *found.clobbered):
-            place = None if read.wrong is None else (read.wrong.path, read.wrong.sighting.instruction.id)
+            place = None if read.wrong is None else (read.wrong.path, read.wrong.occurrence.instruction.id)
             if place in self.stale or place in self.clobbered:
                 for name in read.outputs:
                     guilty[name].add(read.write.index)
@@ -79,7 +79,7 @@ def are_asked_for(
     """Returns whether some operation or output is wrong about several writes."""
     wrong: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:
-        wrong[one.path, one.sighting.instruction.id] |= one.stale | one.clobbered
+        wrong[one.path, one.occurrence.instruction.id] |= one.stale | one.clobbered
     return any(bits.bit_count() > 1 for bits in wrong.values()) or any(
         len(_list_wrong(output)) > 1 for output in outputs.values()
     )
@@ -101,7 +101,7 @@ def find_whose_bytes(
     for one in differing:
         for found, bits in ((stale, one.stale), (clobbered, one.clobbered)):
             if bits:
-                found[one.path, one.sighting.instruction.id] |= bits
+                found[one.path, one.occurrence.instruction.id] |= bits
     blame = Blame(
         pair=replace(pair, intended=intended, actual=actual),
         differing=(),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import Actual, Sighting
+from ligerdiag.analysis.evaluation.memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
@@ -38,7 +38,7 @@ def find_folded(
     for path in twins.list_with_twins(intended.tagged):
         tagged = intended.tagged[path]
         if tagged.opcode not in _CHOOSES or any(
-            seen.instruction.opcode == tagged.opcode for seen in actual.sightings.get(path, ())
+            seen.instruction.opcode == tagged.opcode for seen in actual.occurrences.get(path, ())
         ):
             continue
         numbers = twins.list_operands(path)
@@ -55,12 +55,12 @@ def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
     product reads it after (or before).
     """
     intended, twins = known.intended, find_twins(known.evaluator.program)
-    left: dict[TagPath, list[Sighting]] = {}
+    left: dict[TagPath, list[Occurrence]] = {}
     for path in twins.products:
         if path in intended.tagged:
-            seen = known.actual.sightings.get(path, ())
+            seen = known.actual.occurrences.get(path, ())
             left[path] = [one for one in seen if is_same_operation(intended.tagged[path].opcode, one.instruction)]
-    gone = [path for path, sightings in left.items() if not sightings and intended.tagged[path].edges]
+    gone = [path for path, occurrences in left.items() if not occurrences and intended.tagged[path].edges]
     concatenations = _find_concatenations(known.evaluator) if gone else {}
     joined = [
         (path, one, number)
@@ -71,14 +71,14 @@ def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
     ]
     for path in gone:
         tagged, found = intended.tagged[path], list[Differing]()
-        for other, sighting, number in joined:
+        for other, occurrence, number in joined:
             pairs = enumerate(zip(twins.products[other], twins.products[path], strict=True))
             same = [place for place, (one, another) in pairs if one == another]
-            _, labels = known.recognise(other, sighting)[number]
+            _, labels = known.recognise(other, occurrence)[number]
             if len(same) == 1 and labels != UNSEEN[1]:  # XLA may have exchanged the operands
                 meant = tagged.edges[same[0]][1]
                 wrong = comparison.find_stale(meant, labels), comparison.find_clobbered(meant, labels)
-                found.append(Differing(path, tagged, sighting, *wrong, twin=other, is_joined=True))
+                found.append(Differing(path, tagged, occurrence, *wrong, twin=other, is_joined=True))
         if found and all(one.stale | one.clobbered for one in found):
             yield found[0]
 
@@ -93,7 +93,7 @@ def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
     return {path[-1]: one for path, one in tagged if path}
 
 
-def _list_shared(product: Sighting, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> list[int]:
+def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> list[int]:
     """Returns the operand that a product shares with another one: its other operand is a concatenation that XLA made."""
     operands = product.instruction.operands
     if len(operands) != 2:

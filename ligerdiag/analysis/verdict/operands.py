@@ -27,7 +27,7 @@ from functools import cached_property
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import Actual, Sighting
+from ligerdiag.analysis.evaluation.memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.hlo.dataflow import Dataflow, Position, Through
@@ -64,32 +64,32 @@ class Operands:
     actual: Actual
     evaluator: Evaluator
 
-    def recognise(self, path: TagPath, sighting: Sighting) -> list[OperandEdge]:
+    def recognise(self, path: TagPath, occurrence: Occurrence) -> list[OperandEdge]:
         """Returns, for each operand, its operation and its dependence set; () and -1 if unknown."""
         tagged = self.intended.tagged[path]
         known = [
-            _UNTOUCHED if self._is_untouched(operand, tagged) else self._recognise(operand, sighting)
-            for operand in sighting.instruction.operands
+            _UNTOUCHED if self._is_untouched(operand, tagged) else self._recognise(operand, occurrence)
+            for operand in occurrence.instruction.operands
         ]
         # what has the operation's own tag XLA has made on the way to it
         return [UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known]
 
-    def are_own(self, path: TagPath, sighting: Sighting) -> bool:
+    def are_own(self, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether each operand that a kernel touches is the operation's own, and there is such an operand."""
         tagged = self.intended.tagged[path]
-        if len(tagged.edges) != len(sighting.instruction.operands):
+        if len(tagged.edges) != len(occurrence.instruction.operands):
             return False
-        operands = self.recognise(path, sighting)
+        operands = self.recognise(path, occurrence)
         known = unite(labels for _, labels in operands if labels != UNSEEN[1])
-        if sighting.labels & ~known & ~self.evaluator.carried.get(sighting.instruction.id, 0):
+        if occurrence.labels & ~known & ~self.evaluator.carried.get(occurrence.instruction.id, 0):
             return False  # as of two products that are joined
         return self._fits(tagged, operands)
 
-    def is_own(self, path: TagPath, sighting: Sighting) -> bool:
+    def is_own(self, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the instruction is the author's operation."""
-        if self.evaluator.is_own(path, sighting.instruction):
-            return not self.evaluator.is_reassociated(path, sighting.instruction)
-        return self.are_own(path, sighting)
+        if self.evaluator.is_own(path, occurrence.instruction):
+            return not self.evaluator.is_reassociated(path, occurrence.instruction)
+        return self.are_own(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
         """Returns every operand order consistent with what we recognised; an empty list if the operands are
@@ -182,46 +182,48 @@ class Operands:
             return False
         return self.evaluator.is_own(path, operand) and all(path != edge for edge, _ in tagged.edges)
 
-    def _recognise(self, operand: HloInstruction, sighting: Sighting) -> OperandEdge:
+    def _recognise(self, operand: HloInstruction, occurrence: Occurrence) -> OperandEdge:
         """Returns the tag path and dependence set of an operand.
 
         The path is () if the operand is not recognised; the result is `UNSEEN` if it is not read from memory either.
         """
-        scheduled, one, is_part = sighting.scheduled, operand, False
+        scheduled, one, is_part = occurrence.scheduled, operand, False
         while True:
             path = self._get_tag(one)
             if path:
-                seen = next((s for s in self.actual.sightings.get(path, ()) if s.instruction is one), None)
+                seen = next((s for s in self.actual.occurrences.get(path, ()) if s.instruction is one), None)
                 if seen is not None and seen.scheduled is scheduled:
                     return UNSEEN if is_part and self.evaluator.space.any_fresh(seen.labels) else (path, seen.labels)
-                if seen is None and self._is_label_free(one, path, sighting):
+                if seen is None and self._is_label_free(one, path, occurrence):
                     return path, 0
             is_part |= self._is_part(one)
             if one.opcode in _NAMES or self._is_part(one):
                 one = one.operands[0]
-            elif one.opcode == "parameter" and sighting.instruction is not scheduled:
-                return self._describe_read(sighting, one.proto.parameter_number, is_part=is_part)
-            elif sighting.instruction is scheduled:
-                return self._describe_read(sighting, scheduled.operands.index(operand))
+            elif one.opcode == "parameter" and occurrence.instruction is not scheduled:
+                return self._describe_read(occurrence, one.proto.parameter_number, is_part=is_part)
+            elif occurrence.instruction is scheduled:
+                return self._describe_read(occurrence, scheduled.operands.index(operand))
             else:
                 return UNSEEN
 
-    def _is_label_free(self, value: HloInstruction, path: TagPath, sighting: Sighting) -> bool:
+    def _is_label_free(self, value: HloInstruction, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the fused value is the author's operation and depends on no hidden write, nor on an original:
         an evaluation does not record such a value.
         """
         meant, homes = self.intended.tagged.get(path), self.evaluator.optimized.homes
-        is_beside = homes[value.id] is homes[sighting.instruction.id] and sighting.instruction is not sighting.scheduled
+        is_beside = (
+            homes[value.id] is homes[occurrence.instruction.id] and occurrence.instruction is not occurrence.scheduled
+        )
         is_same = meant is not None and meant.opcode == value.opcode and value.opcode not in _SLICES
         return is_beside and is_same and self.evaluator.is_own(path, value)
 
-    def _describe_read(self, sighting: Sighting, number: int, *, is_part: bool = False) -> OperandEdge:
+    def _describe_read(self, occurrence: Occurrence, number: int, *, is_part: bool = False) -> OperandEdge:
         """Returns the edge to the value that the scheduled instruction reads as this operand. is_part: it reads a slice
         of a joined value.
         """
-        operand = sighting.scheduled.operands[number]
+        operand = occurrence.scheduled.operands[number]
         path = self._find_tag(operand)
-        labels = unite(labels for read, _, labels in sighting.reads if read == number)
+        labels = unite(labels for read, _, labels in occurrence.reads if read == number)
         is_unseen = is_part and (not path or self.evaluator.space.any_fresh(labels))
         if is_unseen or (not path and not _is_argument(operand, self.evaluator.optimized)):
             return UNSEEN
@@ -276,10 +278,10 @@ def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
     return any(caller.opcode == "while" for caller in callers)
 
 
-def find_bytes(operand: HloInstruction, sighting: Sighting, evaluator: Evaluator) -> Position:
+def find_bytes(operand: HloInstruction, occurrence: Occurrence, evaluator: Evaluator) -> Position:
     """Returns the position that defines an operand of the instruction."""
-    flow, scheduled = Dataflow(evaluator.optimized, RENAMED), sighting.scheduled
+    flow, scheduled = Dataflow(evaluator.optimized, RENAMED), occurrence.scheduled
     value, index = flow.find_definition(operand)
-    if value.opcode == "parameter" and sighting.instruction is not scheduled and not index:
+    if value.opcode == "parameter" and occurrence.instruction is not scheduled and not index:
         return flow.find_definition(scheduled.operands[value.proto.parameter_number])
     return value, index

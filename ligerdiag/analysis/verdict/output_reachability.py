@@ -26,7 +26,7 @@ from typing import Protocol
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels, WrongAbout
-from ligerdiag.analysis.evaluation.memory import Sighting
+from ligerdiag.analysis.evaluation.memory import Occurrence
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.verdict.comparison import Cause
 from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead
@@ -36,11 +36,11 @@ from ligerdiag.hlo.module import TagPath
 class TwinsThere(Protocol):
     """What an instruction is for the twins of the operation that it is named after."""
 
-    def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
+    def serves_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether a twin of this wrong operation is right at this instruction, about this HiddenWrite index."""
         ...
 
-    def list_wrong_twins(self, write: int, path: TagPath, sighting: Sighting) -> tuple[TagPath, ...]:
+    def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
         """Lists the twins of the operation that are wrong at this instruction too."""
         ...
 
@@ -95,18 +95,18 @@ def find_reached(
     times = compute_logical_times(evaluator.optimized)
     last = _find_last_calls(evaluator, times)
 
-    def make_spot(write: int, path: TagPath, sighting: Sighting) -> _Spot:
-        is_late = times.get(sighting.scheduled.id, -1) > last.get(write, -1)
-        through = write if is_late and twins.serves_twin(write, path, sighting) else NO_KERNEL
-        paths = (path, *twins.list_wrong_twins(write, path, sighting))
-        return _Spot(paths, sighting.instruction.id, NO_KERNEL if is_late else write, through)
+    def make_spot(write: int, path: TagPath, occurrence: Occurrence) -> _Spot:
+        is_late = times.get(occurrence.scheduled.id, -1) > last.get(write, -1)
+        through = write if is_late and twins.serves_twin(write, path, occurrence) else NO_KERNEL
+        paths = (path, *twins.list_wrong_twins(write, path, occurrence))
+        return _Spot(paths, occurrence.instruction.id, NO_KERNEL if is_late else write, through)
 
     by_cause: dict[Cause, dict[_Spot, None]] = {}
     for cause, one in wrong:
-        by_cause.setdefault(cause, {})[make_spot(cause.write, one.path, one.sighting)] = None
+        by_cause.setdefault(cause, {})[make_spot(cause.write, one.path, one.occurrence)] = None
     read_at: dict[_Spot, list[int]] = {}
     for number, read in enumerate(reads):
-        read_at.setdefault(make_spot(read.write, read.path, read.sighting), []).append(number)
+        read_at.setdefault(make_spot(read.write, read.path, read.occurrence), []).append(number)
     known: tuple[set[Cause], ...] = tuple([set() for _ in range(outputs)])
     single = dict(read_at)
     for spots in by_cause.values():

@@ -26,7 +26,7 @@ from functools import cached_property
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.memory import Sighting
+from ligerdiag.analysis.evaluation.memory import Occurrence
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.program_order import TaggedSet
 from ligerdiag.analysis.value_flow import FollowedWrites, Performed
@@ -94,7 +94,7 @@ class BlamedReads:
         for one in self._differing:
             if not one.wrong(verdict) & bit or not one.is_same:
                 continue
-            step = self.followed.flow.find_step(one.sighting.scheduled.id)
+            step = self.followed.flow.find_step(one.occurrence.scheduled.id)
             reached = self.reached.get(step, 0) & left
             if reached:
                 left &= ~reached
@@ -113,8 +113,8 @@ class BlamedReads:
         performed = [some for some in self.followed.performed if some.write.index == write]
         slices = {place for some in performed for place in some.actual.slices}
         if verdict is Verdict.CLOBBERED:
-            return Place.SAME_BYTES if any(place in slices for _, place, _ in one.sighting.reads) else Place.COPY
-        return find_source(write, one.sighting, slices, self.pair.space)[1]
+            return Place.SAME_BYTES if any(place in slices for _, place, _ in one.occurrence.reads) else Place.COPY
+        return find_source(write, one.occurrence, slices, self.pair.space)[1]
 
     def _find_place(self, finding: ReadFinding, kind: ReadKind) -> Place:
         if finding.wrong is None:
@@ -216,8 +216,8 @@ class ReadJudge:
         for read in readers.find_reads(overwritten):
             seen.add(read.scheduled.instruction.id)
             found.append((read.scheduled.anchor, read.operations, read.operand, read.origin))
-        for scheduled, sighting in readers.find_recomputing(one.write, overwritten, seen):
-            found.append((scheduled.anchor, (sighting.instruction,), None, Origin.RECOMPUTED))
+        for scheduled, occurrence in readers.find_recomputing(one.write, overwritten, seen):
+            found.append((scheduled.anchor, (occurrence.instruction,), None, Origin.RECOMPUTED))
         for reader, operations, operand, origin in found:
             step = self.followed.flow.find_step(reader.id)
             if step in known:
@@ -264,8 +264,8 @@ class ReadJudge:
         write = read.performed.write.index
         if write in self._unknown or (write, read.reader.id) in self._raced:
             return _UNDECIDED
-        sighting = self._find_sighting(operation)
-        gets = self._find_gets(read, sighting)
+        occurrence = self._find_occurrence(operation)
+        gets = self._find_gets(read, occurrence)
         if gets is None:
             return _UNDECIDED
         seen = self._find_order(read) if gets else ReadKind.ORIGINAL
@@ -274,10 +274,10 @@ class ReadJudge:
             if read.taken_by is (ReadKind.CLOBBERED if gets else ReadKind.STALE):
                 return read.taken_by, ReadCause.USERS
             return seen if self._are_right(read.outputs, write) else ReadKind.UNKNOWN, ReadCause.USERS
-        return self._compare(write, tagged, sighting, seen, gets=gets), ReadCause.OPERATION
+        return self._compare(write, tagged, occurrence, seen, gets=gets), ReadCause.OPERATION
 
     def _compare(
-        self, write: int, tagged: TaggedSet, sighting: Sighting | None, seen: ReadKind, *, gets: bool
+        self, write: int, tagged: TaggedSet, occurrence: Occurrence | None, seen: ReadKind, *, gets: bool
     ) -> ReadKind:
         """Judges a read by an operation of the author."""
         space, comparison = self.pair.space, self.verdicts.comparison
@@ -286,23 +286,23 @@ class ReadJudge:
         original = bool(tagged.labels & space.all_original(write))
         if fresh == gets and not (gets and original):
             return seen
-        actual = sighting.labels if sighting is not None else 0
+        actual = occurrence.labels if occurrence is not None else 0
         if comparison.find_stale(tagged.labels, actual) & bit:
             return ReadKind.STALE if not gets else ReadKind.UNKNOWN
         if comparison.find_clobbered(tagged.labels, actual) & bit:
             return ReadKind.CLOBBERED if gets else ReadKind.UNKNOWN
-        return seen if sighting is not None else ReadKind.UNKNOWN  # it means both, and has both
+        return seen if occurrence is not None else ReadKind.UNKNOWN  # it means both, and has both
 
-    def _find_sighting(self, operation: HloInstruction) -> Sighting | None:
-        found = self.pair.actual.sightings.get(self.pair.optimized.find_tag_path(operation), ())
+    def _find_occurrence(self, operation: HloInstruction) -> Occurrence | None:
+        found = self.pair.actual.occurrences.get(self.pair.optimized.find_tag_path(operation), ())
         return next((one for one in found if one.instruction is operation), None)
 
-    def _find_gets(self, read: _Read, sighting: Sighting | None) -> bool | None:
+    def _find_gets(self, read: _Read, occurrence: Occurrence | None) -> bool | None:
         """Returns whether the read gets the kernel's version; None if unknown."""
         if read.origin is not Origin.VALUE:
             return False
         space, write, overwritten = self.pair.space, read.performed.actual, read.performed.overwritten
-        reads = sighting.reads if sighting is not None else ()
+        reads = occurrence.reads if occurrence is not None else ()
         labels = [one for number, place, one in reads if number == read.operand and place in write.slices]
         if any(one & space.all_fresh(write.write) for one in labels):
             return True

@@ -53,7 +53,7 @@ def add_unidentified(
     carried = {
         number: evaluator.carried.get(number, 0) | possible.get(number, 0) for number in (*evaluator.carried, *possible)
     }
-    actual = replace(evaluator, carried=carried).run_actual(frozenset(), sights=False)
+    actual = replace(evaluator, carried=carried).run_actual(frozenset(), records=False)
     added = dict(ambiguities)
     for (name, output), wanted, seen in zip(outputs.items(), pair.intended.outputs, actual.outputs, strict=False):
         were = {cause.write: cause.verdict for cause in output.causes}
