@@ -15,7 +15,7 @@ from ligerdiag.analysis.evaluation.program_order import Intended, compute_intend
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.evaluation.unordered_reads import find_unordered_reads
 from ligerdiag.analysis.footprints import Footprint, compute_footprints, number_kernels
-from ligerdiag.analysis.provenance import Descent, Retagged
+from ligerdiag.analysis.provenance import Authorship, Retagged
 from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
 from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
@@ -118,11 +118,11 @@ class Evaluator:
             self.optimized, self.fusions.places, self.matching.actual, self.matching.by_call, self.effects_of
         )
 
-    def is_own(self, path: TagPath, instruction: HloInstruction) -> bool:
+    def is_authored(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Returns whether an instruction of the optimized module certainly is the author's operation or a clone of it."""
         if self.retagged is None:
             return is_named_after(path, instruction)
-        return self.retagged.descents.get(instruction.id) is Descent.OWN
+        return self.retagged.authorship.get(instruction.id) is Authorship.AUTHORED
 
     def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Returns whether XLA has moved other factors or terms into this instruction of a chain, and kept the name.

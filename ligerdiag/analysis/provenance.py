@@ -160,12 +160,12 @@ def _iterate_instances(
 _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
 
 
-class Descent(Enum):
+class Authorship(Enum):
     """Whether an instruction of the optimized module is an operation of the author, according to its name."""
 
-    OWN = "own"
+    AUTHORED = "own"
     """It is the operation, or a clone of it."""
-    MADE = "made"
+    MADE_BY_PASS = "made"
     """A pass made it, and gave it an operation's metadata."""
     UNSURE = "unsure"
     """Its name would fit either."""
@@ -179,7 +179,7 @@ class Retagged:
     optimized: HloModule
     ambiguous: Mapping[TagPath, tuple[TagPath, ...]] = field(default_factory=dict[TagPath, tuple[TagPath, ...]])
     """Negative tag of an optimized instruction to the tag paths of its candidates."""
-    descents: Mapping[int, Descent] = field(default_factory=dict[int, Descent])
+    authorship: Mapping[int, Authorship] = field(default_factory=dict[int, Authorship])
     """Id of a tagged optimized instruction to its origin."""
 
 
@@ -194,7 +194,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
     ambiguous: dict[TagPath, tuple[TagPath, ...]] = {}
     candidates: dict[int, tuple[TagPath, ...]] = {}
     shared: dict[tuple[TagPath, ...], tuple[TagPath, ...]] = {}
-    descents: dict[int, Descent] = {}
+    authorship: dict[int, Authorship] = {}
     for instruction in optimized.instructions:
         if not instruction.op_name:
             continue
@@ -204,7 +204,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
             found = index.narrow(instruction, found, namesake)
         if len(found) == 1:
             paths[instruction.id] = found[0].path
-            descents[instruction.id] = _compute_descent(instruction, found[0].instruction, namesake)
+            authorship[instruction.id] = _compute_authorship(instruction, found[0].instruction, namesake)
         elif found:
             paths[instruction.id] = tag = (-1 - len(ambiguous),)
             every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
@@ -216,7 +216,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
         program=replace(program, tags=own),
         optimized=replace(optimized, tags=paths),
         ambiguous=ambiguous,
-        descents=descents,
+        authorship=authorship,
     )
 
 
@@ -304,13 +304,13 @@ def _find_namesake(name: str, names: Mapping[str, HloInstruction]) -> HloInstruc
     return names.get(name)
 
 
-def _compute_descent(
+def _compute_authorship(
     instruction: HloInstruction, operation: HloInstruction, namesake: HloInstruction | None
-) -> Descent:
+) -> Authorship:
     """XLA names what comes from the program after its op_name, and what a pass makes after its opcode."""
     if namesake is operation:
-        return Descent.OWN
+        return Authorship.AUTHORED
     root = instruction.name.partition(".")[0]
     if root != operation.name.partition(".")[0]:
-        return Descent.MADE
-    return Descent.UNSURE if root == instruction.opcode else Descent.OWN
+        return Authorship.MADE_BY_PASS
+    return Authorship.UNSURE if root == instruction.opcode else Authorship.AUTHORED

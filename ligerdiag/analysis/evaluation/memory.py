@@ -6,7 +6,7 @@ knowing, so readers are correct only if they happen to be ordered correctly. If 
 array, only the pieces in it change. A read that nothing orders with a write to its bytes is lucky, and gets a mark (see
 `unordered_reads`). Values without a place in the buffer assignment have negative numbers of their own.
 
-An evaluation returns `Actual`: the sets of the outputs, and an `occurrence` of each tagged operation that it meets.
+An evaluation returns `Actual`: the sets of the outputs, and an `Occurrence` of each tagged operation that it meets.
 """
 
 from collections.abc import Iterable, Mapping

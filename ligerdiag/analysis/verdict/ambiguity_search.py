@@ -15,7 +15,7 @@ from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Re
 from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation, list_ambiguous_carriers
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import ActualWrite, Occurrence
-from ligerdiag.analysis.provenance import Descent, Retagged
+from ligerdiag.analysis.provenance import Authorship, Retagged
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_authored_occurrences
@@ -224,7 +224,7 @@ class AmbiguitySearch:
         never = self.comparison.moved | {write.index for write in self.evaluator.writes if write.unknown}
         open_ &= ~self.evaluator.space.bits_of(never)
         own = find_authored_occurrences(
-            self.differing, lambda _, seen: retagged.descents.get(seen.instruction.id) is Descent.UNSURE
+            self.differing, lambda _, seen: retagged.authorship.get(seen.instruction.id) is Authorship.UNSURE
         )
         wrong = [(one, bits) for one in own if (bits := (one.stale | one.clobbered) & open_)]
         is_named = sum(bits.bit_count() for _, bits in wrong) <= _MANY

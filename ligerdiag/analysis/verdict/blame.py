@@ -91,7 +91,7 @@ class Blame:
         """Makes outputs worse for all four reasons, and finds the readers behind them."""
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
         outputs = self._blame_folded(self._blame_merged(outputs), mixed)
-        own = find_authored_occurrences(self.differing, self.known.is_own)
+        own = find_authored_occurrences(self.differing, self.known.is_authored)
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
         spare: _Reads = []

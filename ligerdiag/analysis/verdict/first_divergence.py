@@ -200,9 +200,9 @@ class _Upstream:
 
 
 def find_authored_occurrences(
-    differing: tuple[Differing, ...], is_own: Callable[[TagPath, Occurrence], bool]
+    differing: tuple[Differing, ...], is_authored: Callable[[TagPath, Occurrence], bool]
 ) -> tuple[Differing, ...]:
-    """Selects the instructions that are the author's own operations (`is_own`).
+    """Selects the instructions that are the author's own operations (`is_authored`).
 
     Passes copy an operation's metadata to instructions that compute something else, such as parts of a reassociated
     sum.
@@ -212,7 +212,10 @@ def find_authored_occurrences(
             one
             for one in differing
             if one.is_joined
-            or (one.occurrence.instruction.opcode == one.tagged.opcode and is_own(one.twin or one.path, one.occurrence))
+            or (
+                one.occurrence.instruction.opcode == one.tagged.opcode
+                and is_authored(one.twin or one.path, one.occurrence)
+            )
         ]
     )
 
@@ -243,7 +246,7 @@ def find_wrong_edges(known: Operands, comparison: Comparison) -> Iterator[Differ
             instruction = occurrence.instruction
             if instruction.opcode != tagged.opcode or len(instruction.operands) != len(tagged.edges):
                 continue
-            if not known.is_own(path, occurrence):
+            if not known.is_authored(path, occurrence):
                 continue
             operands = known.recognise(path, occurrence)
             here, parts = _judge_operands(path, tagged, (occurrence, operands), known, comparison)

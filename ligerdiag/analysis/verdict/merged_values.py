@@ -98,11 +98,11 @@ def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, Hl
     operands = product.instruction.operands
     if len(operands) != 2:
         return []
-    made = [_is_made(find_bytes(operand, product, evaluator)[0], evaluator, own) for operand in operands]
+    made = [_is_made_by_xla(find_bytes(operand, product, evaluator)[0], evaluator, own) for operand in operands]
     return [1 - number for number, is_made in enumerate(made) if is_made and not made[1 - number]]
 
 
-def _is_made(value: HloInstruction, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> bool:
+def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> bool:
     """Returns whether XLA made the concatenation. If XLA concatenates an author's concatenation, the result may be
     named after that one; it then has it as an operand, or its operands and more.
     """

@@ -74,7 +74,7 @@ class Operands:
         # what has the operation's own tag XLA has made on the way to it
         return [UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known]
 
-    def are_own(self, path: TagPath, occurrence: Occurrence) -> bool:
+    def operands_match(self, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether each operand that a kernel touches is the operation's own, and there is such an operand."""
         tagged = self.intended.tagged[path]
         if len(tagged.edges) != len(occurrence.instruction.operands):
@@ -85,11 +85,11 @@ class Operands:
             return False  # as of two products that are joined
         return self._fits(tagged, operands)
 
-    def is_own(self, path: TagPath, occurrence: Occurrence) -> bool:
+    def is_authored(self, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the instruction is the author's operation."""
-        if self.evaluator.is_own(path, occurrence.instruction):
+        if self.evaluator.is_authored(path, occurrence.instruction):
             return not self.evaluator.is_reassociated(path, occurrence.instruction)
-        return self.are_own(path, occurrence)
+        return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
         """Returns every operand order consistent with what we recognised; an empty list if the operands are
@@ -180,7 +180,7 @@ class Operands:
         meant = self.intended.tagged.get(path)
         if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
             return False
-        return self.evaluator.is_own(path, operand) and all(path != edge for edge, _ in tagged.edges)
+        return self.evaluator.is_authored(path, operand) and all(path != edge for edge, _ in tagged.edges)
 
     def _recognise(self, operand: HloInstruction, occurrence: Occurrence) -> OperandEdge:
         """Returns the tag path and dependence set of an operand.
@@ -215,7 +215,7 @@ class Operands:
             homes[value.id] is homes[occurrence.instruction.id] and occurrence.instruction is not occurrence.scheduled
         )
         is_same = meant is not None and meant.opcode == value.opcode and value.opcode not in _SLICES
-        return is_beside and is_same and self.evaluator.is_own(path, value)
+        return is_beside and is_same and self.evaluator.is_authored(path, value)
 
     def _describe_read(self, occurrence: Occurrence, number: int, *, is_part: bool = False) -> OperandEdge:
         """Returns the edge to the value that the scheduled instruction reads as this operand. is_part: it reads a slice
@@ -231,7 +231,7 @@ class Operands:
 
     def _is_part(self, value: HloInstruction) -> bool:
         """Returns whether XLA takes a slice of a value that it has joined."""
-        return value.opcode == "slice" and self._is_made(value)
+        return value.opcode == "slice" and self._is_made_by_xla(value)
 
     def _find_tag(self, value: HloInstruction) -> TagPath:
         """Returns the tag of the operation that defines the value's bytes; of a fusion's result, that of its last
@@ -250,10 +250,10 @@ class Operands:
 
     def _get_tag(self, value: HloInstruction) -> TagPath:
         """Returns the path of the operation that the instruction is named after; () for a concatenation that XLA made."""
-        is_made = value.opcode == "concatenate" and self._is_made(value)
+        is_made = value.opcode == "concatenate" and self._is_made_by_xla(value)
         return () if is_made else self.evaluator.optimized.tags.get(value.id, ())
 
-    def _is_made(self, value: HloInstruction) -> bool:
+    def _is_made_by_xla(self, value: HloInstruction) -> bool:
         """Whether it is named after an operation of the author's of another kind."""
         meant = self.intended.tagged.get(self.evaluator.optimized.tags.get(value.id, ()))
         return meant is not None and meant.opcode != value.opcode
