@@ -93,7 +93,7 @@ class Context(EvaluatedPair):
     shared: tuple[SharedBytes, ...] = ()
     """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
     derived: frozenset[str] = frozenset()
-    """Outputs whose intended value differs from plain program order (derivatives, in a folded program)."""
+    """Outputs whose intended value differs from plain program order (derivatives, in a canonicalized program)."""
 
     @cached_property
     def followed(self) -> FollowedWrites:
@@ -120,7 +120,7 @@ def compute_context(
     output_names: tuple[str, ...],
     traced_calls: tuple[TracedKernel, ...],
     retagged: Retagged | None = None,
-    folded: bool = False,
+    canonicalized: bool = False,
     belief: Belief | None = None,
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
@@ -129,10 +129,11 @@ def compute_context(
 ) -> Context:
     """Runs every analysis on one compilation.
 
-    retagged: the source of both modules' tags, if it is not the compile worker. folded: MLIR has folded `program`.
-    belief: how far to trust the tags of a foreign optimized module, which lacks the refuted ones. thunks and
-    command_order: see `races`. is_assigned: the buffers are XLA's own assignment. crossed_operands: operands of kernels
-    around whose calls the program's order is not the author's; nothing that depends on these writes is decided.
+    retagged: the source of both modules' tags, if it is not the compile worker. canonicalized: MLIR's canonicalizer has
+    changed `program`. belief: how far to trust the tags of a foreign optimized module, which lacks the refuted ones.
+    thunks and command_order: see `races`. is_assigned: the buffers are XLA's own assignment. crossed_operands: operands
+    of kernels around whose calls the program's order is not the author's; nothing that depends on these writes is
+    decided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
@@ -153,7 +154,7 @@ def compute_context(
     fusions = FusionSummaries(optimized, Places(buffers, positions))
     carried = compute_carried(optimized, carriers, candidates, space)
     arguments = program, optimized, fusions, writes, space, carriers, effects_of, matching
-    evaluator = Evaluator(*arguments, retagged, folded, concurrency.races, carried)
+    evaluator = Evaluator(*arguments, retagged, canonicalized, concurrency.races, carried)
     intended, actual = Intended((), {}), Actual((), {}, (), {})
     if writes:
         intended = evaluator.run_intended()
@@ -165,7 +166,7 @@ def compute_context(
             carried = compute_carried(optimized, carriers, candidates, space)
             evaluator = replace(evaluator, writes=acting, carriers=carriers, matching=matching, carried=carried)
             intended = evaluator.run_intended()
-        if retagged is None and belief is None and not folded:
+        if retagged is None and belief is None and not canonicalized:
             evaluator = replace(evaluator, unrelated=find_unrelated(intended, matching, space))
         performed = [_perform(writes, one, optimized) for one in matching.actual]
         carriers, carried = carry_displaced(optimized, carriers, carried, performed, space)
@@ -188,7 +189,7 @@ def compute_context(
     possible: Mapping[int, Labels] = {}
     if belief is not None and writes:
         possible = belief.find_possible_carriers(optimized, carriers, space)
-    elif retagged is None and not folded:
+    elif retagged is None and not canonicalized:
         possible = _find_partitioned_carriers(program, optimized, carriers, space)
     return Context(
         **_list_fields(pair),

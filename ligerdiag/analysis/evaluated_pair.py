@@ -101,8 +101,8 @@ class Evaluator:
     matching: Matching
     retagged: Retagged | None = None
     """The source of the tags if they are not the compile worker's."""
-    folded: bool = False
-    """MLIR has folded the program."""
+    canonicalized: bool = False
+    """MLIR's canonicalizer has changed the program."""
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id in the optimized module to the ORIG labels that start there."""
@@ -158,7 +158,7 @@ class Evaluator:
         """Runs the program as written; with marks, only for its outputs."""
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(
-            *arguments, marked=marked, folded=self.folded, records=marked is None, direct=self.direct
+            *arguments, marked=marked, canonicalized=self.canonicalized, records=marked is None, direct=self.direct
         )
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
@@ -166,7 +166,9 @@ class Evaluator:
         mark = self.space.mark("undecided")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         marked = dict.fromkeys(paths, mark)
-        run = compute_intended(*arguments, marked=marked, folded=self.folded, records=False, undecided=mark)
+        run = compute_intended(
+            *arguments, marked=marked, canonicalized=self.canonicalized, records=False, undecided=mark
+        )
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_derived(self, intended: Intended, names: tuple[str, ...]) -> frozenset[str]:
@@ -178,7 +180,7 @@ class Evaluator:
             return frozenset()
         mark = self.space.mark("derived from before a write")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
-        marked = compute_intended(*arguments, folded=self.folded, derived=mark, records=False)
+        marked = compute_intended(*arguments, canonicalized=self.canonicalized, derived=mark, records=False)
         return frozenset(name for name, labels in zip(names, marked.outputs, strict=True) if labels & mark)
 
     def find_apart(self) -> tuple[Labels, tuple[Labels, ...]]:
@@ -187,7 +189,7 @@ class Evaluator:
 
         Empty if rows are not tracked.
         """
-        if self.retagged is not None or self.folded or any(map(is_shard_edge, self.program.instructions)):
+        if self.retagged is not None or self.canonicalized or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
         placed = [w for w in self.matching.actual if len(w.slices) == 1 and not w.partial and w.region is None]
         known = {w.index: w for w in self.writes}
@@ -230,8 +232,8 @@ class Evaluator:
     def run_actual(
         self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, records: bool = True
     ) -> Actual:
-        """Runs the schedule. wanted: operations to record even if they depend on no write. records: record occurrences at
-        all.
+        """Runs the schedule. wanted: operations to record even if they depend on no write. records: record occurrences
+        at all.
         """
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(
@@ -254,7 +256,8 @@ class Evaluator:
 
 
 def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) -> Mapping[int, tuple[Labels, ...]]:
-    """Returns, for each call in the optimized module, the ORIG labels that its operands cannot have, operand by operand.
+    """Returns, for each call in the optimized module, the ORIG labels that its operands cannot have, operand by
+    operand.
 
     XLA keeps the data flow that it knows. An operand that has to do with a write neither before nor after it, in the
     program, does not depend on what stood there: an operation that carries the original in the schedule was joined with

@@ -368,7 +368,7 @@ def _compute_context(
         traced_calls=traced_calls,
         retagged=retagged,
         belief=belief,
-        folded=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
+        canonicalized=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,
         is_assigned=compilation.buffers is not None,
@@ -442,7 +442,9 @@ def _find_command_order(provenance: Provenance) -> CommandOrder:
 
 
 def open_readers(toolchain: Toolchain, cache: Cache, templates: Templates) -> Pool:
-    """Returns a pool of one worker that reads kernels with the toolchain's Triton: a fork of a compile worker's template."""
+    """Returns a pool of one worker that reads kernels with the toolchain's Triton: a fork of a compile worker's
+    template.
+    """
     return Pool(
         cache=cache,
         toolchain=toolchain,

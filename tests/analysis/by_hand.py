@@ -59,11 +59,15 @@ def effects_of(call: HloInstruction) -> CallEffects:
 
 
 def judge(
-    program: Program, schedule: Program, *outputs: str, traced: tuple[TracedKernel, ...] = (), folded: bool = False
+    program: Program,
+    schedule: Program,
+    *outputs: str,
+    traced: tuple[TracedKernel, ...] = (),
+    canonicalized: bool = False,
 ) -> Context:
     """Both modules are read from their bytes, as from an artifact; every computation is scheduled as it was built.
 
-    folded: as from a dump that has our tags.
+    canonicalized: as from a dump that has our tags.
     """
     for computation in schedule.proto.hlo_module.computations:
         if computation.id not in schedule.proto.hlo_module.schedule.sequences and not computation.is_fusion_computation:
@@ -77,7 +81,7 @@ def judge(
         effects_of=effects_of,
         output_names=outputs,
         traced_calls=traced,
-        folded=folded,
+        canonicalized=canonicalized,
     )
 
 

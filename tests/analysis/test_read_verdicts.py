@@ -63,7 +63,7 @@ def test_a_read_is_unknown_where_its_output_is() -> None:
     for instruction in schedule.proto.hlo_module.computations[0].instructions:
         if instruction.opcode == "negate":
             instruction.metadata.op_name, instruction.name = "", "negate.1"
-    context = judge(write_program(), schedule, "sums", "y", folded=True)
+    context = judge(write_program(), schedule, "sums", "y", canonicalized=True)
     assert verdicts(context) == ["fresh", "unknown"]
     read = read_of(context, "abs")
     assert (read.kind, read.cause) == (ReadKind.UNKNOWN, ReadCause.UNKNOWN_OUTPUT)

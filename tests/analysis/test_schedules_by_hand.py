@@ -66,7 +66,7 @@ def test_an_output_is_not_fresh_where_the_value_from_before_is_not_found_again()
     for instruction in schedule.proto.hlo_module.computations[0].instructions:
         if instruction.opcode == "negate":
             instruction.metadata.op_name, instruction.name = "", "negate.1"
-    assert verdicts(judge(write_program(), schedule, "sums", "y", folded=True)) == ["fresh", "unknown"]
+    assert verdicts(judge(write_program(), schedule, "sums", "y", canonicalized=True)) == ["fresh", "unknown"]
 
 
 @pytest.mark.parametrize("order", ["ky", "yk"])

@@ -9,7 +9,7 @@
 - A kernel's hidden write changes the storage of its operand for every later reader. An output with a declared alias
   that the schedule breaks (see `writes`) is a copy of the operand, which the kernel overwrites.
 - The program as written shows by snapshots which version autodiff means where it reads a value (see `compile.intent`).
-  In a program that MLIR has folded, an operation that autodiff derived from the value before the write reads that
+  In a canonicalized program, an operation that autodiff derived from the value before the write reads that
   version; other unknowns get marks (see `ambiguities`).
 - A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the values it
   replaced. Loops run to a fixpoint. A loop that runs once has no iterations: XLA inlines its body. After a branch, and
@@ -31,7 +31,7 @@ from types import MappingProxyType
 
 from ligerdiag.analysis.evaluation.ambiguities import (
     CONSTANTS,
-    Folded,
+    AmbiguityMarker,
     StoredValue,
     compute_residual_lines,
     find_file_location,
@@ -125,7 +125,7 @@ def compute_intended(
     space: LabelSpace,
     *,
     marked: Mapping[TagPath, Labels] | None = None,
-    folded: bool = False,
+    canonicalized: bool = False,
     derived: Labels = 0,
     records: bool = True,
     undecided: Labels = 0,
@@ -134,10 +134,11 @@ def compute_intended(
 ) -> Intended:
     """Evaluates the unoptimized module in program order.
 
-    marked: marks for results of tagged operations. folded: MLIR has folded the module. derived: marks for values that a
-    derivative reads from before a write. records: return `tagged`; without it, only the outputs count. undecided: marks
-    that end at a decision (see `labels.decides`), and where they are on one of two alternatives. rows: HiddenWrite
-    index to the rows that it overwrites; missing means all. direct: see `labels.transfer_call`.
+    marked: marks for results of tagged operations. canonicalized: MLIR's canonicalizer has changed the module. derived:
+    marks for values that a derivative reads from before a write. records: return `tagged`; without it, only the outputs
+    count. undecided: marks that end at a decision (see `labels.decides`), and where they are on one of two
+    alternatives. rows: HiddenWrite index to the rows that it overwrites; missing means all. direct: see
+    `labels.transfer_call`.
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -148,7 +149,7 @@ def compute_intended(
             effects_of,
             space,
             marked or {},
-            folded,
+            canonicalized,
             to_constants,
             derived=derived,
             records=records,
@@ -157,7 +158,7 @@ def compute_intended(
             direct=direct,
         )
         intended = evaluation.run_entry()
-        found = frozenset(evaluation.doubts.to_constants)
+        found = frozenset(evaluation.ambiguities.to_constants)
         if found == to_constants:
             return intended
         to_constants = found  # known only now, and constants come first
@@ -171,7 +172,7 @@ class _Evaluation:
     effects_of: EffectsOf
     space: LabelSpace
     marked: Mapping[TagPath, Labels]
-    folded: bool
+    canonicalized: bool
     to_constants: frozenset[int]
     """Indices of the hidden writes that overwrite a value computed from constants alone."""
     derived: Labels = 0
@@ -192,7 +193,7 @@ class _Evaluation:
     )
     _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
     """Overwritten storage: (HiddenWrite index, its set just before)."""
-    doubts: Folded = field(init=False)
+    ambiguities: AmbiguityMarker = field(init=False)
     _carried: set[int] = field(default_factory=set[int])
     """Storage of the states of the enclosing loops."""
     _seen: set[int] = field(default_factory=set[int])
@@ -211,8 +212,8 @@ class _Evaluation:
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
         self._overwriting = frozenset([write.tag_path for write in self.writes])
-        recomputed = find_recomputed(self.module, self.writes if self.folded else ())
-        self.doubts = Folded(self.module, self.space, compute_residual_lines(self.writes), recomputed)
+        recomputed = find_recomputed(self.module, self.writes if self.canonicalized else ())
+        self.ambiguities = AmbiguityMarker(self.module, self.space, compute_residual_lines(self.writes), recomputed)
         for write in self.writes:
             key = (write.tag_path, write.call.id)
             self._by_call[key] = (*self._by_call.get(key, ()), write)
@@ -284,16 +285,19 @@ class _Evaluation:
 
     def _compute(self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath) -> StoredValue:
         opcode, pieces = instruction.opcode, None
-        doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
+        ambiguous = self.ambiguities.find(instruction, operands) if self.ambiguities.overwritten else 0
         tags = self.module.tags.get(instruction.id, ())
         path = (*prefix, *tags) if prefix else tags
         if opcode in _BARRIERS:
-            return self._add(self._copy(operands[0]), doubts | self.marked.get(path, 0))
-        labels = doubts
+            return self._add(self._copy(operands[0]), ambiguous | self.marked.get(path, 0))
+        labels = ambiguous
         if opcode == "custom-call":
-            labels = self._call_kernel(instruction, operands, path, doubts)
+            labels = self._call_kernel(instruction, operands, path, ambiguous)
         elif (
-            self.folded and self._before and not self._before.keys().isdisjoint(operands) and is_derivative(instruction)
+            self.canonicalized
+            and self._before
+            and not self._before.keys().isdisjoint(operands)
+            and is_derivative(instruction)
         ):
             labels |= unite(self._read_as_it_was(instruction, operands))
         else:
@@ -302,16 +306,16 @@ class _Evaluation:
                 labels |= storage[value] if isinstance(value, int) else self._union(value)
             if labels and (opcode == "concatenate" or not self._pieces.keys().isdisjoint(operands)):
                 pieces = self._follow_pieces(instruction, operands)
-                labels = doubts | union_of(pieces)
-        started = doubts
+                labels = ambiguous | union_of(pieces)
+        started = ambiguous
         if instruction.id in self._carrying:
             started |= unite(map(self.space.original, self.carriers.instructions.get((path, instruction.id), ())))
         if self.marked:
             started |= self.marked.get(path, 0)
-        if self.doubts.recomputed:
-            started |= self.doubts.mark_recomputed(instruction)
+        if self.ambiguities.recomputed:
+            started |= self.ambiguities.mark_recomputed(instruction)
         if self.to_constants and opcode in CONSTANTS:
-            started |= self.doubts.mark_constants(self.to_constants)
+            started |= self.ambiguities.mark_constants(self.to_constants)
         labels |= started
         if self.undecided & labels and (ended := self._find_ended(instruction, operands)):
             labels, pieces, started = labels & ~ended, None, started & ~ended
@@ -330,8 +334,8 @@ class _Evaluation:
             value = self.allocate(instruction.shape, labels)
             while self._declared:
                 value = _replace(value, *self._declared.pop())
-        if self.folded:
-            self.doubts.follow(instruction, operands, value)
+        if self.canonicalized:
+            self.ambiguities.follow(instruction, operands, value)
         if self.records and (labels or tags):
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
@@ -357,12 +361,14 @@ class _Evaluation:
             if isinstance(operand, int) and isinstance(result, int) and operand in self._pieces:
                 self._pieces[result] = self._pieces[operand].add(started)
 
-    def _call_kernel(self, call: HloInstruction, operands: list[StoredValue], path: TagPath, doubts: Labels) -> Labels:
+    def _call_kernel(
+        self, call: HloInstruction, operands: list[StoredValue], path: TagPath, ambiguous: Labels
+    ) -> Labels:
         """Calls a kernel: hidden writes change storage. Returns the set of the call's results."""
         own = self._by_call.get((path, call.id), ())
-        certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
-        sets = [(one | doubts) & certain for one in self._read_as_it_was(call, operands)]
-        # the call itself reads what it overwrites, folded or not
+        certain = ~self.ambiguities.mark_constants(self.to_constants & {write.index for write in own})
+        sets = [(one | ambiguous) & certain for one in self._read_as_it_was(call, operands)]
+        # the call itself reads the value that it overwrites, canonicalized or not
         if self.records and len(operands) > 1:
             self._call_edges = self._describe_edges(operands)
         transfer = transfer_call(self.effects_of(call), sets, own, self.space, direct=self.direct)
@@ -376,8 +382,8 @@ class _Evaluation:
                 self._declared.append((write.output, written))
             for index in list_leaves(written):
                 self._before[index] = (write.index, self._storage[index])
-                if self.folded:
-                    self.doubts.overwrite(write.index, index, len(self._storage))
+                if self.canonicalized:
+                    self.ambiguities.overwrite(write.index, index, len(self._storage))
                 pieces, rows = self._pieces.pop(index, None), self.rows.get(write.index)
                 if rows is None:
                     self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
@@ -423,21 +429,21 @@ class _Evaluation:
             known[index] = upstream
 
     def _read_as_it_was(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
-        """Returns the operands' sets; for a derivative of a folded program, those from before the writes."""
+        """Returns the operands' sets; for a derivative of a canonicalized program, those from before the writes."""
         sets = [self._union(value) for value in operands]
-        if self.folded and self._before and is_derivative(reader):
+        if self.canonicalized and self._before and is_derivative(reader):
             location = find_file_location(self.module, reader)
             for number, value in enumerate(operands):
                 if isinstance(value, int) and value in self._before:
                     write, before = self._before[value]
-                    if location in self.doubts.lines[write].locations:
+                    if location in self.ambiguities.lines[write].locations:
                         sets[number] = before | self.derived
                         self.reads_before = True
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
         """Returns the sets of the leaves that a computation returns, with the marks of their ambiguities."""
-        return [self._storage[index] | self.doubts.find_of_storage(reader, index) for index in list_leaves(value)]
+        return [self._storage[index] | self.ambiguities.find_of_storage(reader, index) for index in list_leaves(value)]
 
     def _add(self, value: StoredValue, labels: Labels) -> StoredValue:
         """Adds labels to each leaf of the value."""

@@ -32,8 +32,8 @@ _MANY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
-    """Key of a mark: all that cannot be told about one operation or instruction, for one reason.
+class _AmbiguityKey:
+    """Key of a mark: all ambiguities of one operation or instruction, for one reason.
 
     One mark for each ambiguity would be a mark for each pair of an operation and a write.
     """
@@ -113,21 +113,21 @@ class AmbiguitySearch:
 
         open_: the writes, a bit each, for which some output is not known to be stale.
         """
-        operations: defaultdict[TagPath, set[_Doubt]] = defaultdict(set)
-        instructions: defaultdict[int, set[_Doubt]] = defaultdict(set)
-        for path, doubt in (*self._find_ambiguous(retagged, open_), *self._find_unsure(retagged, open_)):
-            operations[path].add(doubt)
-        for instruction, doubt in self._find_unclear_carriers(retagged, open_):
-            instructions[instruction].add(doubt)
+        operations: defaultdict[TagPath, set[_AmbiguityKey]] = defaultdict(set)
+        instructions: defaultdict[int, set[_AmbiguityKey]] = defaultdict(set)
+        for path, key in (*self._find_ambiguous(retagged, open_), *self._find_unsure(retagged, open_)):
+            operations[path].add(key)
+        for instruction, key in self._find_unclear_carriers(retagged, open_):
+            instructions[instruction].add(key)
         if not operations and not instructions:
             return {}
         space = self.evaluator.space.without_marks()
         intended, actual = replace(self.evaluator, space=space).with_marks(
-            {path: unite(map(space.mark, doubts)) for path, doubts in operations.items()},
-            {key: unite(map(space.mark, doubts)) for key, doubts in instructions.items()},
+            {path: unite(map(space.mark, keys)) for path, keys in operations.items()},
+            {number: unite(map(space.mark, keys)) for number, keys in instructions.items()},
         )
         found = {
-            name: _join([key for key in space.marks_in(wanted | seen) if isinstance(key, _Doubt)])
+            name: _join([key for key in space.marks_in(wanted | seen) if isinstance(key, _AmbiguityKey)])
             for name, wanted, seen in zip(self.outputs, intended.outputs, actual.outputs, strict=True)
         }
         is_named = all(sum(bits.bit_count() for bits in joined.values()) <= _MANY for joined in found.values())
@@ -156,7 +156,7 @@ class AmbiguitySearch:
         """
         sought = {write for found in self.evaluator.carriers.paths.values() for _, write in found}
         untraced = sought - set(self._find_traced())
-        if untraced and self.evaluator.retagged is None and not self.evaluator.folded:
+        if untraced and self.evaluator.retagged is None and not self.evaluator.canonicalized:
             untraced -= self._find_met(untraced)
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
             touched = {write for write in untraced if (wanted | seen) & self.evaluator.space.all_fresh(write)}
@@ -175,7 +175,7 @@ class AmbiguitySearch:
                 if is_carrier(operation, instruction):
                     yield write
 
-    def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _Doubt]]:
+    def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _AmbiguityKey]]:
         """Finds candidate operations for which an instruction would be wrong.
 
         Instructions with the same candidates and opcode share one question: repeated layers have as many instructions
@@ -191,7 +191,7 @@ class AmbiguitySearch:
         open_ &= ~space.bits_of([write.index for write in self.evaluator.writes if write.unknown])
         for candidates, occurrences in alike.values():
             summary = self.comparison.summarize(dict.fromkeys(occurrence.labels for occurrence in occurrences))
-            wrong: dict[Labels, _Doubt | None] = {}
+            wrong: dict[Labels, _AmbiguityKey | None] = {}
             for path in candidates:
                 tagged = self.pair.intended.tagged.get(path)
                 if tagged is None or not is_same_operation(tagged.opcode, occurrences[0].instruction):
@@ -200,10 +200,10 @@ class AmbiguitySearch:
                     bits = self.comparison.find_stale_among(tagged.labels, summary)
                     bits |= self.comparison.find_clobbered_among(tagged.labels, summary)
                     named = tuple(self._name(tagged.labels, bits & open_, occurrences))
-                    wrong[tagged.labels] = _Doubt(Reason.AMBIGUOUS, named) if named else None
-                doubt = wrong[tagged.labels]
-                if doubt is not None:
-                    yield path, doubt
+                    wrong[tagged.labels] = _AmbiguityKey(Reason.AMBIGUOUS, named) if named else None
+                key = wrong[tagged.labels]
+                if key is not None:
+                    yield path, key
 
     def _name(self, intended: Labels, wrong: Labels, occurrences: list[Occurrence]) -> Iterator[tuple[int, Labels]]:
         """Yields (instruction, writes): for each write the first nearby instruction that is wrong about it, or 0."""
@@ -220,7 +220,7 @@ class AmbiguitySearch:
         if wrong:
             yield 0, wrong
 
-    def _find_unsure(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _Doubt]]:
+    def _find_unsure(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _AmbiguityKey]]:
         never = self.comparison.moved | {write.index for write in self.evaluator.writes if write.unknown}
         open_ &= ~self.evaluator.space.bits_of(never)
         own = find_authored_occurrences(
@@ -229,9 +229,9 @@ class AmbiguitySearch:
         wrong = [(one, bits) for one in own if (bits := (one.stale | one.clobbered) & open_)]
         is_named = sum(bits.bit_count() for _, bits in wrong) <= _MANY
         for one, bits in wrong:
-            yield one.path, _Doubt(Reason.UNSURE, ((one.occurrence.instruction.id if is_named else 0, bits),))
+            yield one.path, _AmbiguityKey(Reason.UNSURE, ((one.occurrence.instruction.id if is_named else 0, bits),))
 
-    def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _Doubt]]:
+    def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _AmbiguityKey]]:
         """Finds instructions that are a carrier as one of their candidates and no carrier as another."""
         evaluator, space = self.evaluator, self.evaluator.space
         if not evaluator.carriers.paths or not open_:
@@ -240,15 +240,15 @@ class AmbiguitySearch:
             evaluator.optimized, evaluator.carriers, retagged.ambiguous, space
         ):
             if bits := space.any_original(some & ~every) & open_:
-                yield one.id, _Doubt(Reason.AMBIGUOUS, ((one.id, bits),))
+                yield one.id, _AmbiguityKey(Reason.AMBIGUOUS, ((one.id, bits),))
 
 
-def _join(doubts: list[_Doubt]) -> dict[tuple[Reason, int], Labels]:
-    """Returns the writes, a bit each, that these doubts are about, by `Ambiguity.reason` and `Ambiguity.instruction`."""
+def _join(keys: list[_AmbiguityKey]) -> dict[tuple[Reason, int], Labels]:
+    """Returns the writes, a bit each, of these keys, by `Ambiguity.reason` and `Ambiguity.instruction`."""
     joined: defaultdict[tuple[Reason, int], Labels] = defaultdict(int)
-    for doubt in doubts:
-        for instruction, bits in doubt.about:
-            joined[doubt.reason, instruction] |= bits
+    for key in keys:
+        for instruction, bits in key.about:
+            joined[key.reason, instruction] |= bits
     return dict(joined)
 
 

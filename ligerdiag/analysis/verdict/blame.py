@@ -34,7 +34,7 @@ from ligerdiag.analysis.verdict.first_divergence import (
 )
 from ligerdiag.analysis.verdict.merged_values import (
     TwinConfluence,
-    find_folded,
+    find_removed_choices,
     find_shared_state,
     find_twin_confluences,
 )
@@ -90,7 +90,7 @@ class Blame:
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
         """Makes outputs worse for all four reasons, and finds the readers behind them."""
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
-        outputs = self._blame_folded(self._blame_merged(outputs), mixed)
+        outputs = self._blame_merged_values(self._blame_merged_calls(outputs), mixed)
         own = find_authored_occurrences(self.differing, self.known.is_authored)
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
@@ -135,8 +135,8 @@ class Blame:
         )
 
     def find_beside_operations(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Makes outputs worse for the first three reasons: merged calls, folded choices, values that meet."""
-        return self._blame_folded(self._blame_merged(outputs), {})
+        """Makes outputs worse for the first three reasons: merged calls, removed choices, values that meet."""
+        return self._blame_merged_values(self._blame_merged_calls(outputs), {})
 
     def _find_mixed_alone(
         self, outputs: Mapping[str, OutputVerdict], mixed: Mapping[str, tuple[TwinConfluence, ...]]
@@ -282,7 +282,7 @@ class Blame:
                 found.append((verdict, replace(one, outputs=names)))
         return found
 
-    def _blame_merged(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
+    def _blame_merged_calls(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
         """Makes the outputs of merged calls stale."""
         tagged = self.pair.intended.tagged
         gone = {
@@ -301,17 +301,17 @@ class Blame:
             for (name, output), labels in zip(outputs.items(), reached, strict=True)
         }
 
-    def _blame_folded(
+    def _blame_merged_values(
         self, outputs: dict[str, OutputVerdict], mixed: dict[str, tuple[TwinConfluence, ...]]
     ) -> dict[str, OutputVerdict]:
-        """Makes outputs wrong that depend on folded choices or on a place where merged values meet.
+        """Makes outputs wrong that depend on removed choices or on a place where merged values meet.
 
         They are clobbered if they see the write, and stale otherwise. Adds to `mixed`.
         """
-        if self.evaluator.retagged is not None or self.evaluator.folded:
+        if self.evaluator.retagged is not None or self.evaluator.canonicalized:
             return outputs
         known = self.pair.intended, self.pair.actual, self.comparison, self.evaluator
-        gone = dict(find_folded(*known))
+        gone = dict(find_removed_choices(*known))
         found_meeting = (*find_twin_confluences(*known), *find_shared_state(*known))
         meeting = {name_leaf(one.path, one.leaf): one for one in found_meeting}
         if not gone and not meeting:

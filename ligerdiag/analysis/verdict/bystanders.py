@@ -94,7 +94,7 @@ def find_whose_bytes(
     actual = direct.run_actual(frozenset(path for path, tagged in intended.tagged.items() if tagged.labels))
     known = Operands(intended, actual, evaluator)
     differing = find_differing(intended, actual, comparison)
-    if evaluator.retagged is None and not evaluator.folded:
+    if evaluator.retagged is None and not evaluator.canonicalized:
         differing += (*find_wrong_edges(known, comparison), *find_joined(known, comparison))
     stale: defaultdict[_Place, Labels] = defaultdict(int)
     clobbered: defaultdict[_Place, Labels] = defaultdict(int)

@@ -3,20 +3,17 @@ verdicts.
 
 For each hidden write W and value v, with I its intended set and A its actual one, v is stale      if FRESH(W) is in I
 and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I clobbered  if FRESH(W) is in A and
-not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
-             W's operand was seen to hold the original: one reader wants the value from before the write, another the value
-             from after it, and both get the latter
+not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and W's operand was seen to hold
+the original: one reader wants the value from before the write, another the value from after it, and both get the latter
 latent     if neither, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
-             control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed
-             from the other version. This holds even if I has no label of W: the author then means another computation,
-             which XLA has merged with the one that defines W's operand
-unknown    if neither stale nor clobbered, and a read on the way races with the kernel, so that the hardware decides; or
-W's
-             kernel has unknown effects and v depends on W in any way; or the place of W's write is unknown, and v depends on
-             W or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to hold
-             the original, which may be there unseen
-fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
-The worst over all W is the value's verdict. An output may be worse than its value, see `blame`.
+control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed from the
+other version. This holds even if I has no label of W: the author then means another computation, which XLA has merged
+with the one that defines W's operand unknown    if neither stale nor clobbered, and a read on the way races with the
+kernel, so that the hardware decides; or W's kernel has unknown effects and v depends on W in any way; or the place of
+W's write is unknown, and v depends on W or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
+nothing was seen to hold the original, which may be there unseen fresh      otherwise. If neither set has a label of W,
+the value is right: XLA preserves the dependences that it can see The worst over all W is the value's verdict. An output
+may be worse than its value, see `blame`.
 
 A program with an unknown order of operations is judged as several programs with one schedule.   (1) An output in which
 they differ is unknown.   (2) A read in which they differ is unknown, and so is a read that reaches an output of (1). A
@@ -86,7 +83,7 @@ class Comparison:
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
     moved: frozenset[int]
-    """Writes whose loop nesting differs; their iteration classes are folded."""
+    """Writes whose loop nesting differs; their iteration classes are merged."""
     undecided: frozenset[int]
     """Writes whose place in memory is unknown."""
     traced: frozenset[int] = frozenset()
@@ -136,25 +133,25 @@ class Comparison:
         summary = SetSummary()
         for labels in actual:
             fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
-            folded = self._fold(labels)
-            summary.common &= folded
-            summary.some |= folded
+            merged = self._ignore_iterations(labels)
+            summary.common &= merged
+            summary.some |= merged
             summary.original |= original
             summary.replaced |= fresh & ~original
         return summary
 
     def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
         """Returns the writes for which a value with one of several actual sets is stale."""
-        missing = self.space.any_fresh(self._fold(intended) & ~actual.common)
+        missing = self.space.any_fresh(self._ignore_iterations(intended) & ~actual.common)
         return missing | actual.original & self.space.any_fresh(intended) & ~self.space.any_original(intended)
 
     def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
         """Returns the writes for which a value with one of several actual sets is clobbered."""
         wanted = self._traced_bits & self.space.any_original(intended)
-        added = self.space.any_fresh(actual.some & ~self._fold(intended))
+        added = self.space.any_fresh(actual.some & ~self._ignore_iterations(intended))
         return added | actual.replaced & wanted
 
-    def _fold(self, labels: Labels) -> Labels:
+    def _ignore_iterations(self, labels: Labels) -> Labels:
         """Folds the FRESH labels of writes whose loop nesting differs into one iteration class."""
         if not self.moved:
             return labels

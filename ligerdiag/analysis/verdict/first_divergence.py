@@ -185,13 +185,13 @@ class _Upstream:
                 continue
             here = put_in_order(current)
             operands = [one for one in tagged[current].operands if one in tagged and put_in_order(one) < here]
-            folded = [one for one in operands if one not in self._wrong and not self._is_seen(one)]
-            missing = [one for one in folded if one not in self._found]
+            unseen = [one for one in operands if one not in self._wrong and not self._is_seen(one)]
+            missing = [one for one in unseen if one not in self._found]
             if missing:
                 pending += missing
                 continue
             bits = unite(self._wrong.get(operand, 0) for operand in operands)
-            self._found[current] = bits | unite(self._found[operand] for operand in folded)
+            self._found[current] = bits | unite(self._found[operand] for operand in unseen)
         return self._found[path]
 
     def _is_seen(self, path: TagPath) -> bool:

@@ -28,10 +28,10 @@ _CHOOSES = having(Trait.CHOOSES)
 """If two operands of these are one value to XLA, it replaces the operation by the operand."""
 
 
-def find_folded(
+def find_removed_choices(
     intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[tuple[TagPath, Labels]]:
-    """Finds operations that XLA folded because it takes two of their operands for one value, although these should be
+    """Finds choices that XLA removed because it takes two of their operands for one value, although these should be
     from before and after a write. Yields their tag paths and these writes, a bit each.
     """
     twins, space = find_twins(evaluator.program), comparison.space

@@ -47,7 +47,7 @@ _SLICES = frozenset({"slice", "dynamic-slice"})
 """An evaluation leaves some of them out although they depend on a hidden write."""
 _UNTOUCHED: OperandEdge = (), 0
 """An operand that no kernel touches."""
-_EXCHANGED, _FOLDED = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
+_EXCHANGED, _RESHAPES_AND_CASTS = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
 _RESHAPES = having(Trait.SAME_ELEMENTS)
 _ANY_ORDER = having(Trait.COMMUTES) | _EXCHANGED
 _FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
@@ -114,7 +114,7 @@ class Operands:
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
         if tagged.opcode in _EXCHANGED:
-            chain |= _FOLDED
+            chain |= _RESHAPES_AND_CASTS
         pending, known = [edge], {edge}
         while pending:
             found = self.intended.tagged.get(pending.pop())

@@ -272,7 +272,7 @@ def judge(
     }
     known = Operands(pair.intended, pair.actual, evaluator)
     differing = find_differing(pair.intended, pair.actual, comparison)
-    if evaluator.retagged is None and not evaluator.folded:
+    if evaluator.retagged is None and not evaluator.canonicalized:
         differing += tuple(find_wrong_edges(known, comparison))
         differing += tuple(find_joined(known, comparison))
     whose = None
