@@ -183,7 +183,7 @@ class Evaluator:
         marked = compute_intended(*arguments, canonicalized=self.canonicalized, derived=mark, records=False)
         return frozenset(name for name, labels in zip(names, marked.outputs, strict=True) if labels & mark)
 
-    def find_apart(self) -> tuple[Labels, tuple[Labels, ...]]:
+    def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
         """Returns (writes that cover only part of their operand; per output, those whose rows it does not use), by
         program and schedule.
 

@@ -19,7 +19,7 @@ from enum import Enum
 
 from ligerdiag.analysis.conditions import find_conditional_writes
 from ligerdiag.analysis.evaluation.labels import LabelSpace
-from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
+from ligerdiag.analysis.evaluation.loop_slices import takes_distinct_slices
 from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
@@ -127,7 +127,7 @@ def match_writes(
             if place is None:
                 unplaced.append(write)
             else:
-                apart = takes_slices_apart(module, frames, write.operand)
+                apart = takes_distinct_slices(module, frames, write.operand)
                 region = _find_region(module, frames, write.operand) if len(place[0]) == 1 else None
                 taken = _find_taken(module, frames, write.operand) if depth == write.loop_depth else ()
                 actual.append(ActualWrite(write.index, frames, *place, apart, region, taken))
@@ -333,7 +333,8 @@ class VanishedCall:
     write: int | None = None
     """HiddenWrite index, if XLA dropped the call, or JAX dropped it in one place."""
     is_unseen: bool = False
-    """The program as written lacks it, too: JAX dropped it while it traced, and no output is judged by what it writes."""
+    """The program as written lacks it, too: JAX dropped it while it traced, and no output is judged by what it writes.
+    """
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:

@@ -21,7 +21,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
-def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
+def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bool:
     """Returns whether the call gets another part of an array in each iteration of the loop around it."""
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False

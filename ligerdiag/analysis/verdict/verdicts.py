@@ -90,13 +90,13 @@ def propagate(found: Blamed, ambiguities: Ambiguities, crossed: frozenset[int] =
     )
 
 
-def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
+def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
     """Drops a cause if the output only uses rows that the kernel does not write.
 
     Marks the remaining causes as not contradicted by correct numbers: the rows that are read may be untouched.
     """
-    written, forgiven = evaluator.find_apart()
-    apart = dict(zip(found.outputs, forgiven, strict=False))
+    written, unused = evaluator.find_disjoint_rows()
+    dropped = dict(zip(found.outputs, unused, strict=False))
     decided = frozenset(
         name
         for name, output in found.outputs.items()
@@ -104,14 +104,14 @@ def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator)
         and not wrong & ~written
     )
     found = replace(found, decided=found.decided | decided)
-    pairs = {(name, write) for name, bits in apart.items() for write in evaluator.space.writes_of(bits)}
+    pairs = {(name, write) for name, bits in dropped.items() for write in evaluator.space.writes_of(bits)}
     if not pairs:
         return found, ambiguities
     outputs: dict[str, OutputVerdict] = {}
     for name, output in found.outputs.items():
         causes = tuple([cause for cause in output.causes if (name, cause.write) not in pairs])
-        is_forgiven = len(causes) < len(output.causes)
-        outputs[name] = OutputVerdict(find_worst(c.verdict for c in causes), causes) if is_forgiven else output
+        is_dropped = len(causes) < len(output.causes)
+        outputs[name] = OutputVerdict(find_worst(c.verdict for c in causes), causes) if is_dropped else output
     left = {
         name: frozenset(one for one in some if (name, one.write) not in pairs) for name, some in ambiguities.items()
     }
@@ -302,7 +302,7 @@ def judge(
         ambiguities = add_mixed(ambiguities, blamed, comparison)
     blamed = propagate(blamed, ambiguities, pair.matching.crossed)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
-        blamed, ambiguities = forgive_apart(blamed, ambiguities, evaluator)
+        blamed, ambiguities = drop_disjoint_rows(blamed, ambiguities, evaluator)
     if whose is not None:
         blamed = whose.acquit(blamed)
     merged = pair.matching.merged
