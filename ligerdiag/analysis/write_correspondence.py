@@ -127,10 +127,10 @@ def match_writes(
             if place is None:
                 unplaced.append(write)
             else:
-                apart = takes_distinct_slices(module, frames, write.operand)
+                is_distinct = takes_distinct_slices(module, frames, write.operand)
                 region = _find_region(module, frames, write.operand) if len(place[0]) == 1 else None
-                taken = _find_taken(module, frames, write.operand) if depth == write.loop_depth else ()
-                actual.append(ActualWrite(write.index, frames, *place, apart, region, taken))
+                slice_tags = _find_slice_tags(module, frames, write.operand) if depth == write.loop_depth else ()
+                actual.append(ActualWrite(write.index, frames, *place, is_distinct, region, slice_tags))
     first = _find_merged(writes, by_call)
     by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
     actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
@@ -256,11 +256,11 @@ def locate_operand(
     return (places, partial) if len(places) == len(numbers) else None
 
 
-def _find_taken(module: HloModule, frames: Frames, operand: int) -> TagPath:
+def _find_slice_tags(module: HloModule, frames: Frames, operand: int) -> TagPath:
     """Returns the tags of the dynamic-slice of a fusion's parameter that the fused call gets; () for another value."""
-    taken = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
-    is_part = taken.opcode == "dynamic-slice" and taken.operands[0].opcode == "parameter"
-    return module.tags.get(taken.id, ()) if is_part else ()
+    value = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
+    is_part = value.opcode == "dynamic-slice" and value.operands[0].opcode == "parameter"
+    return module.tags.get(value.id, ()) if is_part else ()
 
 
 def _find_region(module: HloModule, frames: Frames, operand: int) -> ArrayRegion | None:
@@ -269,8 +269,8 @@ def _find_region(module: HloModule, frames: Frames, operand: int) -> ArrayRegion
         return None
     if len(frames) > 2 and frames[-3].instruction.opcode == "fusion":
         return None
-    taken = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
-    return find_region(taken) if taken.opcode == "slice" and taken.operands[0].opcode == "parameter" else None
+    value = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
+    return find_region(value) if value.opcode == "slice" and value.operands[0].opcode == "parameter" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

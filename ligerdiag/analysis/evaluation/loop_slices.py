@@ -67,6 +67,6 @@ def forget_other_slices(
     by_index = {write.index: write for write in writes}
     for one in actual:
         write = by_index[one.write]
-        if one.apart and write.loop_depth:
+        if one.distinct_per_iteration and write.loop_depth:
             found[write.operand] &= ~(space.fresh(write.index) << write.loop_depth)
     return found

@@ -120,18 +120,18 @@ class ActualWrite:
     """Slice numbers of the overwritten operand."""
     partial: bool = False
     """The kernel gets only a part of the slice (an address inside it)."""
-    apart: bool = False
+    distinct_per_iteration: bool = False
     """That part is another one in each iteration of the loop around the call (see `loop_slices`)."""
     region: ArrayRegion | None = None
     """That part, where it is a single known region; `slices` is one array then."""
-    taken: TagPath = ()
+    slice_tags: TagPath = ()
     """Tags of the dynamic-slice that is that part, if as many loops surround the call as in the program: instructions
     with these tags take the same elements in the same iteration.
     """
 
-    def holds(self, number: int | None, reader: HloInstruction) -> bool:
+    def covers_slice(self, number: int | None, reader: HloInstruction) -> bool:
         """Returns whether this slice of the array in a slice of the memory takes only elements that the kernel gets."""
-        return number in self.slices and self.region is not None and self.region.holds(reader)
+        return number in self.slices and self.region is not None and self.region.covers(reader)
 
     @property
     def call(self) -> HloInstruction:
@@ -244,7 +244,7 @@ class LabelMemory:
         return unite(
             self.space.original(write.write)
             for write in self.raw.get(number, ())
-            if write.holds(number, reader) or (path and path == write.taken and number in write.slices)
+            if write.covers_slice(number, reader) or (path and path == write.slice_tags and number in write.slices)
         )
 
     def overlapping(self, number: int) -> Iterable[int]:
@@ -253,11 +253,11 @@ class LabelMemory:
 
 
 def find_read_place(
-    module: HloModule, taken: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
+    module: HloModule, slice_: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
 ) -> int | None:
-    """Returns the slice number of the array of which `taken` is a part; None if `scheduled` does not read it."""
-    number, operand = 0, taken.operands[0]
-    if taken is not scheduled:
+    """Returns the slice number of the array of which `slice_` is a part; None if `scheduled` does not read it."""
+    number, operand = 0, slice_.operands[0]
+    if slice_ is not scheduled:
         if operand.opcode != "parameter" or module.homes[operand.id].id not in scheduled.called_computations:
             return None
         number = operand.proto.parameter_number

@@ -87,7 +87,7 @@ class ArrayRegion:
             tuple([one & ~dropped | added if hit else one for one, hit in zip(labels, inside, strict=True)]),
         )
 
-    def holds(self, reader: HloInstruction) -> bool:
+    def covers(self, reader: HloInstruction) -> bool:
         """Returns whether this slice of the array takes only elements of the region."""
         if reader.opcode != "slice" or tuple(reader.operands[0].shape.dimensions) != self.shape:
             return False
@@ -96,9 +96,9 @@ class ArrayRegion:
             return False
         return self.start <= bounds[self.dimension].start < bounds[self.dimension].limit <= self.limit
 
-    def is_apart_from(self, taken: HloInstruction) -> bool:
+    def is_disjoint_from(self, slice_: HloInstruction) -> bool:
         """Returns whether this slice of the array takes no element of the region."""
-        other = find_region(taken)
+        other = find_region(slice_)
         if other is None or (other.shape, other.dimension) != (self.shape, self.dimension):
             return False
         return other.limit <= self.start or self.limit <= other.start
@@ -120,12 +120,12 @@ def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
     return None if (start, limit) == (0, dimensions[dimension]) else ArrayRegion(dimensions, dimension, start, limit)
 
 
-def find_region(taken: HloInstruction) -> ArrayRegion | None:
+def find_region(slice_: HloInstruction) -> ArrayRegion | None:
     """Returns the region of its operand that a slice takes; None if it is not one region."""
-    if taken.opcode != "slice":
+    if slice_.opcode != "slice":
         return None
-    shape = tuple(taken.operands[0].shape.dimensions)
-    bounds = taken.proto.slice_dimensions
+    shape = tuple(slice_.operands[0].shape.dimensions)
+    bounds = slice_.proto.slice_dimensions
     if len(bounds) != len(shape):
         return None
     cut = [d for d, one in enumerate(bounds) if (one.start, one.limit) != (0, shape[d])]

@@ -90,9 +90,9 @@ class ScheduleEvaluation:
     _started: frozenset[int] = field(init=False)
     """Ids of the instructions where labels or marks start."""
     _quiet: QuietOnes = field(init=False)
-    _apart: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
+    _made_outside: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
     """A write and a slice of memory to whether each iteration overwrites another part of it, and nothing else does."""
-    _taking_apart: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
+    _distinct_slices: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
     """Slice number to the writes that overwrite another part of it in each iteration, and whose part has tags."""
     _lucky: Labels = field(init=False)
     """All marks of lucky reads."""
@@ -115,8 +115,8 @@ class ScheduleEvaluation:
         self._parting = frozenset(one.lucky.reader for one in unordered if one.region is not None)
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
-            for number in write.slices if write.apart and write.taken else ():
-                self._taking_apart.setdefault(number, []).append(write)
+            for number in write.slices if write.distinct_per_iteration and write.slice_tags else ():
+                self._distinct_slices.setdefault(number, []).append(write)
 
     def _list_raced_dones(self) -> list[int]:
         """Lists the ids of instructions that finish a racing start, and get its marks whatever they read."""
@@ -251,7 +251,7 @@ class ScheduleEvaluation:
     ) -> Labels:
         """Returns the set of a fused instruction, with the labels that start there; records a tagged operation."""
         is_itself = True
-        if labels and instruction.opcode == "dynamic-slice" and self._taking_apart:
+        if labels and instruction.opcode == "dynamic-slice" and self._distinct_slices:
             labels = self._forget_other_iterations(instruction, scheduled, labels, reads)
         if self.carried:
             started = self._find_starting(instruction, scheduled, reads)
@@ -286,7 +286,7 @@ class ScheduleEvaluation:
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction)
         parts = self._find_parts(instruction, reads) if self.memory.parts or instruction.id in self._parting else {}
-        summary = None if parts or self._takes_slice_apart(reads) else self.fusions.find(instruction)
+        summary = None if parts or self._reads_distinct_slice(reads) else self.fusions.find(instruction)
         if summary is not None and self._started.isdisjoint(summary.computed):
             self._run_summarized(instruction, summary, reads)
             return
@@ -295,9 +295,9 @@ class ScheduleEvaluation:
         for number, value in self._place_leaves(instruction, leaves):
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
 
-    def _takes_slice_apart(self, reads: tuple[Read, ...]) -> bool:
+    def _reads_distinct_slice(self, reads: tuple[Read, ...]) -> bool:
         """Returns whether it may read one of a loop's slices, before or after the kernel overwrites that one."""
-        return bool(self._taking_apart) and any(place in self._taking_apart for _, place, _ in reads)
+        return bool(self._distinct_slices) and any(place in self._distinct_slices for _, place, _ in reads)
 
     def _forget_other_iterations(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
@@ -307,14 +307,14 @@ class ScheduleEvaluation:
         path = self.module.tags.get(instruction.id)
         if not path or place is None:
             return labels
-        for write in self._taking_apart.get(place, ()):
-            if write.taken != path:
+        for write in self._distinct_slices.get(place, ()):
+            if write.slice_tags != path:
                 continue
             key = (write, place)
-            if key not in self._apart:
-                self._apart[key] = is_made_outside(self.module, self.places, write, place)
+            if key not in self._made_outside:
+                self._made_outside[key] = is_made_outside(self.module, self.places, write, place)
             depth = next((own.loop_depth for own in self.writes[write.call.id] if own.index == write.write), 0)
-            if depth and self._apart[key]:
+            if depth and self._made_outside[key]:
                 labels &= ~(self.space.fresh(write.write) << depth)
         return labels
 

@@ -185,13 +185,13 @@ def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames
     if write.region is None or number not in write.slices:
         return False
     if instruction.opcode == "slice":
-        return write.region.is_apart_from(instruction)
+        return write.region.is_disjoint_from(instruction)
     if instruction.opcode != "fusion":
         return False
     fused = module.computations[instruction.called_computations[0]]
     given = {operand for operand, place in places.list_operands(instruction) if place == number}
     return all(
-        write.region.is_apart_from(user)
+        write.region.is_disjoint_from(user)
         for parameter in fused.parameters
         if parameter.proto.parameter_number in given
         for user in fused.users[parameter.id]

@@ -199,11 +199,11 @@ class Blame:
         return find_reached(self.evaluator, outputs, wrong, reads, self)
 
     def _is_taken_again(self, write: int, occurrence: Occurrence) -> bool:
-        taken = occurrence.instruction
-        if taken.opcode != "slice":
+        slice_ = occurrence.instruction
+        if slice_.opcode != "slice":
             return False
-        place = find_read_place(self.pair.optimized, taken, occurrence.scheduled, occurrence.reads)
-        return any(one.write == write and one.holds(place, taken) for one in self.pair.actual.writes)
+        place = find_read_place(self.pair.optimized, slice_, occurrence.scheduled, occurrence.reads)
+        return any(one.write == write and one.covers_slice(place, slice_) for one in self.pair.actual.writes)
 
     def _list_sets(self) -> Iterator[tuple[Labels, Labels]]:
         return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
