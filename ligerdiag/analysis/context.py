@@ -34,9 +34,9 @@ from ligerdiag.analysis.write_correspondence import (
     Matching,
     TracedKernel,
     VanishedCall,
-    adopt_foreign,
+    assign_unmatched_calls,
     find_conditional,
-    find_same,
+    find_identical,
     find_vanished,
     match_writes,
 )
@@ -140,11 +140,11 @@ def compute_context(
     writes = find_hidden_writes(program, effects_of, broken.find_in_program(optimized))
     candidates: Mapping[TagPath, tuple[TagPath, ...]] = retagged.ambiguous if retagged is not None else {}
     matching = match_writes(writes, optimized, positions, effects_of, candidates, broken=broken)
-    if matching.foreign:
-        writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of, broken))
-        matching = adopt_foreign(matching, writes, positions)
-    crossed = frozenset(write.index for write in writes if {write.operand, ANY_OPERAND} & crossed_operands)
-    matching = find_conditional(replace(matching, crossed=crossed), writes, optimized)
+    if matching.unmatched:
+        writes = (*writes, *_find_unmatched_writes(optimized, writes, matching, effects_of, broken))
+        matching = assign_unmatched_calls(matching, writes, positions)
+    order_unknown = frozenset(write.index for write in writes if {write.operand, ANY_OPERAND} & crossed_operands)
+    matching = find_conditional(replace(matching, order_unknown=order_unknown), writes, optimized)
     carriers = compute_carriers(writes)
     found = (count_loops(optimized, one.frames) for one in matching.actual)
     space = LabelSpace(len(writes), max([*(write.loop_depth for write in writes), *found], default=0))
@@ -158,10 +158,10 @@ def compute_context(
     intended, actual = Intended((), {}), Actual((), {}, (), {})
     if writes:
         intended = evaluator.run_intended()
-        same = find_same(matching, writes, intended, space)
-        if same:
-            matching = replace(matching, same=same)
-            acting = tuple([replace(write, index=same.get(write.index, write.index)) for write in writes])
+        identical = find_identical(matching, writes, intended, space)
+        if identical:
+            matching = replace(matching, identical=identical)
+            acting = tuple([replace(write, index=identical.get(write.index, write.index)) for write in writes])
             carriers = compute_carriers(acting)
             carried = compute_carried(optimized, carriers, candidates, space)
             evaluator = replace(evaluator, writes=acting, carriers=carriers, matching=matching, carried=carried)
@@ -221,7 +221,7 @@ def _find_partitioned_carriers(
     return {number: labels for number, labels in possible.items() if number not in optimized.tags}
 
 
-def _find_foreign_writes(
+def _find_unmatched_writes(
     optimized: HloModule,
     writes: tuple[HiddenWrite, ...],
     matching: Matching,
@@ -230,7 +230,7 @@ def _find_foreign_writes(
 ) -> Iterator[HiddenWrite]:
     """Yields the writes of calls that the program lacks; nobody knows whether they are intended."""
     number = len(writes)
-    for frames in matching.foreign:
+    for frames in matching.unmatched:
         call = frames[-1].instruction
         effects = effects_of(call)
         for operand in find_hidden_operands(call, effects, broken.list_operands(call)):
@@ -255,8 +255,18 @@ def compute_context_without_program(
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
     writes = find_hidden_writes(optimized, effects_of, lambda _, call: broken.find_in_schedule(call))
-    foreign = tuple({id(write.frames): write.frames for write in writes}.values())
-    matching = adopt_foreign(Matching({}, (), (), {}, (), frozenset(), (), frozenset(), foreign), writes, positions)
+    unmatched = tuple({id(write.frames): write.frames for write in writes}.values())
+    matching = Matching(
+        by_call={},
+        actual=(),
+        missing=(),
+        merged_into={},
+        unplaced=(),
+        loop_depth_differs=frozenset(),
+        notes=(),
+        unmatched=unmatched,
+    )
+    matching = assign_unmatched_calls(matching, writes, positions)
     space = LabelSpace(len(writes), max((write.loop_depth for write in writes), default=0))
     concurrency = find_concurrency(
         optimized, buffers, positions, matching.actual, thunks=thunks, command_order=command_order

@@ -78,7 +78,7 @@ class EvaluatedPair:
     def undecided(self) -> frozenset[int]:
         """Indices of the hidden writes whose memory, intended readers, or execution are unknown."""
         unplaced = frozenset(write.index for write in self.matching.unplaced)
-        return unplaced | self.matching.ambiguous | self.matching.crossed | self.matching.conditional
+        return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional
 
     def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
         """Returns the custom call in the optimized module that performs the write."""
@@ -94,7 +94,7 @@ class Evaluator:
     fusions: FusionSummaries
     """Of the optimized module."""
     writes: tuple[HiddenWrite, ...]
-    """Two writes that XLA merges (`Matching.same`) have one index."""
+    """Two writes that XLA merges (`Matching.identical`) have one index."""
     space: LabelSpace
     carriers: Carriers
     effects_of: EffectsOf

@@ -44,7 +44,7 @@ from ligerdiag.model.findings import SourceLine
 _BITCASTS = frozenset({"bitcast"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Matching:
     """The hidden writes that each optimized call performs."""
 
@@ -53,22 +53,22 @@ class Matching:
     actual: tuple[ActualWrite, ...]
     missing: tuple[HiddenWrite, ...]
     """Hidden writes whose call is gone from the optimized module."""
-    merged: Mapping[int, int]
+    merged_into: Mapping[int, int]
     """HiddenWrite index of a missing write to that of the earlier one with which its call was merged."""
     unplaced: tuple[HiddenWrite, ...]
     """Hidden writes whose operand has no known place in memory."""
-    moved: frozenset[int]
+    loop_depth_differs: frozenset[int]
     """Indices of writes whose loop nesting differs between the programs (unrolled, peeled, single-trip loops)."""
     notes: tuple[str, ...]
     ambiguous: frozenset[int] = frozenset()
     """Indices of writes whose call may be one of several, or is performed by a call that may be another one."""
-    foreign: tuple[Frames, ...] = ()
+    unmatched: tuple[Frames, ...] = ()
     """Calls of the optimized module that write an operand and are not in the program."""
-    elsewhere: frozenset[int] = frozenset()
+    maybe_unmatched: frozenset[int] = frozenset()
     """Indices of writes that a call which the program lacks may perform: JAX moves a call out of a loop, say."""
-    same: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Those of `merged` whose two calls see the same versions, so that both are one write."""
-    crossed: frozenset[int] = frozenset()
+    identical: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Those of `merged_into` whose two calls see the same versions, so that both are one write."""
+    order_unknown: frozenset[int] = frozenset()
     """Indices of writes around whose call the program's order is not the author's."""
     conditional: frozenset[int] = frozenset()
     """Indices of writes that the schedule makes under a condition that the program lacks (see `conditions`)."""
@@ -99,9 +99,9 @@ def match_writes(
     actual: list[ActualWrite] = []
     notes: list[str] = []
     unplaced: list[HiddenWrite] = []
-    moved: set[int] = set()
+    loop_depth_differs: set[int] = set()
     ambiguous: set[int] = set()
-    foreign: list[Frames] = []
+    unmatched: list[Frames] = []
     for frames, call in iterate_kernel_calls(module):
         hidden = find_hidden_operands(call, effects_of(call), broken.list_operands(call))
         if not hidden:
@@ -116,13 +116,13 @@ def match_writes(
         found = tuple([w for w in own for number in hidden if w.operand == number])
         if not found:
             notes.append(f"`{call.name}` writes an operand and is not in the program as written")
-            foreign.append(frames)
+            unmatched.append(frames)
             continue
         by_call[call.id] = found
         depth = count_loops(module, frames)
         for write in found:
             if depth != write.loop_depth:
-                moved.add(write.index)
+                loop_depth_differs.add(write.index)
             place = locate_operand(module, frames, write.operand, positions)
             if place is None:
                 unplaced.append(write)
@@ -144,25 +144,27 @@ def match_writes(
         if kept.index in seen and kept.operand == gone.operand and _are_merged(gone, kept)
     }
     return Matching(
-        by_call,
-        tuple(actual),
-        missing,
-        merged,
-        tuple(unplaced),
-        frozenset(moved),
-        tuple(notes),
-        frozenset(ambiguous | opaque),
-        tuple(foreign),
+        by_call=by_call,
+        actual=tuple(actual),
+        missing=missing,
+        merged_into=merged,
+        unplaced=tuple(unplaced),
+        loop_depth_differs=frozenset(loop_depth_differs),
+        notes=tuple(notes),
+        ambiguous=frozenset(ambiguous | opaque),
+        unmatched=tuple(unmatched),
     )
 
 
-def find_same(
+def find_identical(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Finds `Matching.same`. The second of two calls on one array sees the first one's write, so they are not the same."""
+    """Finds `Matching.identical`. The second of two calls on one array sees the first one's write, so they are not the
+    same.
+    """
     tagged = intended.tagged
     found: dict[int, int] = {}
-    for late, early in matching.merged.items():
+    for late, early in matching.merged_into.items():
         one, other = (tagged.get(writes[index].tag_path) for index in (late, early))
         own = space.all_original(late) | space.all_original(early)
         if one is not None and other is not None and not (one.labels ^ other.labels) & ~own:
@@ -170,7 +172,7 @@ def find_same(
     return found
 
 
-def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
+def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
     """Returns the matching in which calls that the program lacks perform the writes that were found at them.
 
     A write of the program with the payload of such a call, or its kernel, is not missing: that call may perform it,
@@ -179,7 +181,7 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
     by_call = dict(matching.by_call)
     actual = list(matching.actual)
     unplaced = list(matching.unplaced)
-    for frames in matching.foreign:
+    for frames in matching.unmatched:
         call = frames[-1].instruction
         own = tuple([write for write in writes if write.frames is frames])
         by_call[call.id] = own
@@ -189,8 +191,8 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
                 unplaced.append(write)
             else:
                 actual.append(ActualWrite(write.index, frames, place[0], place[1]))
-    payloads = {frames[-1].instruction.kernel for frames in matching.foreign}
-    kernels = {write.kernel for write in writes if any(write.frames is frames for frames in matching.foreign)}
+    payloads = {frames[-1].instruction.kernel for frames in matching.unmatched}
+    kernels = {write.kernel for write in writes if any(write.frames is frames for frames in matching.unmatched)}
     unclear = {write.index for write in matching.missing if write.call.kernel in payloads or write.kernel in kernels}
     return replace(
         matching,
@@ -199,7 +201,7 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
         unplaced=tuple(unplaced),
         missing=tuple([write for write in matching.missing if write.index not in unclear]),
         ambiguous=matching.ambiguous | unclear,
-        elsewhere=frozenset(unclear),
+        maybe_unmatched=frozenset(unclear),
     )
 
 
@@ -213,7 +215,7 @@ def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimi
     paths = {path for call in calls if (path := optimized.find_tag_path(call))}
     missing = {write.index for write in matching.missing}
     lost = {write.index for write in writes if write.tag_path in paths}
-    gone = missing - matching.merged.keys() if calls else set[int]()
+    gone = missing - matching.merged_into.keys() if calls else set[int]()
     return replace(matching, conditional=conditional | (lost - missing), idle=frozenset(missing & lost | gone))
 
 

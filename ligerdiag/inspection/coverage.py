@@ -109,7 +109,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
     )
     moved = tuple(
         f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations are not told apart"
-        for index in sorted(context.matching.moved)
+        for index in sorted(context.matching.loop_depth_differs)
     )
     refuted = ()
     if context.refuted:

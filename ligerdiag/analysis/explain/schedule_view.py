@@ -265,6 +265,6 @@ def _list_notes(context: Context) -> Iterator[str]:
     for write in context.matching.unplaced:
         yield f"where `{write.kernel}` writes operand {write.operand} could not be told"
     for write in context.matching.missing:
-        kept = context.matching.merged.get(write.index)
+        kept = context.matching.merged_into.get(write.index)
         what = f"XLA runs it as one with another call of `{write.kernel}`" if kept is not None else "it is not run"
         yield f"the call of `{write.kernel}` that overwrites operand {write.operand} is not in the schedule: {what}"

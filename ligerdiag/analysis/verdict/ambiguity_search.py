@@ -221,7 +221,7 @@ class AmbiguitySearch:
             yield 0, wrong
 
     def _find_unsure(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _AmbiguityKey]]:
-        never = self.comparison.moved | {write.index for write in self.evaluator.writes if write.unknown}
+        never = self.comparison.loop_depth_differs | {write.index for write in self.evaluator.writes if write.unknown}
         open_ &= ~self.evaluator.space.bits_of(never)
         own = find_authored_occurrences(
             self.differing, lambda _, seen: retagged.authorship.get(seen.instruction.id) is Authorship.UNSURE

@@ -223,8 +223,8 @@ class Blame:
             found |= self._find_touched(verdict, *sets) & ~space.bits_of(
                 c.write for c in output.causes if c.verdict is verdict
             )
-        never = {write.index for write in self.pair.writes if write.unknown} | self.comparison.moved
-        never |= self.pair.matching.elsewhere  # the outputs that depend on it are unknown
+        never = {write.index for write in self.pair.writes if write.unknown} | self.comparison.loop_depth_differs
+        never |= self.pair.matching.maybe_unmatched  # the outputs that depend on it are unknown
         return found & ~space.bits_of(never)
 
     def _find_crowded(self, crowded: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
@@ -287,8 +287,8 @@ class Blame:
         tagged = self.pair.intended.tagged
         gone = {
             self.pair.writes[late].tag_path: Cause(early, Verdict.STALE)
-            for late, early in self.evaluator.matching.merged.items()
-            if late not in self.evaluator.matching.same
+            for late, early in self.evaluator.matching.merged_into.items()
+            if late not in self.evaluator.matching.identical
             and self.pair.writes[late].tag_path in tagged
             and tagged[self.pair.writes[late].tag_path].labels != tagged[self.pair.writes[early].tag_path].labels
         }

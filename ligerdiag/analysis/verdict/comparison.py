@@ -82,7 +82,7 @@ class Comparison:
 
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
-    moved: frozenset[int]
+    loop_depth_differs: frozenset[int]
     """Writes whose loop nesting differs; their iteration classes are merged."""
     undecided: frozenset[int]
     """Writes whose place in memory is unknown."""
@@ -91,11 +91,11 @@ class Comparison:
     missing ORIG is evidence.
     """
     _traced_bits: Labels = field(init=False)
-    _moved_fresh: Labels = field(init=False)
+    _fresh_at_other_depth: Labels = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_traced_bits", self.space.bits_of(self.traced))
-        object.__setattr__(self, "_moved_fresh", unite(map(self.space.all_fresh, self.moved)))
+        object.__setattr__(self, "_fresh_at_other_depth", unite(map(self.space.all_fresh, self.loop_depth_differs)))
 
     def compare(self, intended: Labels, actual: Labels) -> OutputVerdict:
         """Returns the verdict on one value."""
@@ -153,10 +153,10 @@ class Comparison:
 
     def _ignore_iterations(self, labels: Labels) -> Labels:
         """Folds the FRESH labels of writes whose loop nesting differs into one iteration class."""
-        if not self.moved:
+        if not self.loop_depth_differs:
             return labels
-        moved = self._moved_fresh & labels
-        return labels & ~moved | self.space.any_fresh(moved)
+        at_other_depth = self._fresh_at_other_depth & labels
+        return labels & ~at_other_depth | self.space.any_fresh(at_other_depth)
 
     def _compare_write(
         self,

@@ -157,7 +157,7 @@ def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> L
     """Returns the writes, a bit each, about which the operation is wrong for earlier iterations only."""
     intended, actual = one.tagged.labels, one.occurrence.labels
     differs = intended & ~actual if verdict is Verdict.STALE else actual & ~intended
-    return comparison.space.any_fresh(differs) & ~differs & ~comparison.space.bits_of(comparison.moved)
+    return comparison.space.any_fresh(differs) & ~differs & ~comparison.space.bits_of(comparison.loop_depth_differs)
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:

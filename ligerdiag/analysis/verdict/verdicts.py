@@ -72,14 +72,17 @@ def _is_worse(verdict: Verdict, was: Verdict) -> bool:
     return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
-def propagate(found: Blamed, ambiguities: Ambiguities, crossed: frozenset[int] = frozenset()) -> Blamed:
+def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[int] = frozenset()) -> Blamed:
     """Makes outputs unknown that depend on an ambiguity, and drops the reads that were blamed for them.
 
-    crossed: writes around which the author's order is unknown; nothing is said about values that depend on them.
+    order_unknown: writes around which the author's order is unknown; nothing is said about values that depend on them.
     """
     unclear = {(name, one.write) for name, about in ambiguities.items() for one in about}
     unclear |= {
-        (name, cause.write) for name, one in found.outputs.items() for cause in one.causes if cause.write in crossed
+        (name, cause.write)
+        for name, one in found.outputs.items()
+        for cause in one.causes
+        if cause.write in order_unknown
     }
     if not unclear:
         return found
@@ -300,12 +303,12 @@ def judge(
         ambiguities = add_crowded(ambiguities, blamed.crowded)
     if blamed.mixed:
         ambiguities = add_mixed(ambiguities, blamed, comparison)
-    blamed = propagate(blamed, ambiguities, pair.matching.crossed)
+    blamed = propagate(blamed, ambiguities, pair.matching.order_unknown)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
         blamed, ambiguities = drop_disjoint_rows(blamed, ambiguities, evaluator)
     if whose is not None:
         blamed = whose.acquit(blamed)
-    merged = pair.matching.merged
+    merged = pair.matching.merged_into
     mixed = {name: tuple([one.instruction for one in found if one.instruction]) for name, found in blamed.mixed.items()}
     return Verdicts(
         outputs=blamed.outputs,
@@ -355,4 +358,4 @@ def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) ->
     if traced and carriers is not None and carriers.origins:
         lost = find_lost(pair.optimized, carriers).paths.keys()
         traced -= {index for index, origins in carriers.origins.items() if not origins.isdisjoint(lost)}
-    return Comparison(pair.writes, pair.space, pair.matching.moved, pair.undecided, traced)
+    return Comparison(pair.writes, pair.space, pair.matching.loop_depth_differs, pair.undecided, traced)
