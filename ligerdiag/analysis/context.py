@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from ligerdiag.analysis.belief import Belief, compute_belief, is_partitioned
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator, Rounding, find_unrelated
 from ligerdiag.analysis.evaluation.carriers import (
     Carriers,
@@ -25,6 +24,7 @@ from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.lost_refs import LostRef
 from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.races import find_concurrency
+from ligerdiag.analysis.tag_trust import TagTrust, compute_tag_trust, is_partitioned
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
 from ligerdiag.analysis.verdict.conditional_calls import judge_results
 from ligerdiag.analysis.verdict.reads import judge_reads
@@ -78,7 +78,7 @@ class Context(EvaluatedPair):
     accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
     """HiddenWrite index to the reads around it, if no program says which version each of them means."""
     refuted: frozenset[int] = frozenset()
-    """Ids of optimized instructions whose tags contradict their operands (see `belief`)."""
+    """Ids of optimized instructions whose tags contradict their operands (see `tag_trust`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, according to the trace."""
     repeated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict[int, tuple[tuple[int, ...], ...]])
@@ -121,7 +121,7 @@ def compute_context(
     traced_calls: tuple[TracedKernel, ...],
     retagged: Retagged | None = None,
     canonicalized: bool = False,
-    belief: Belief | None = None,
+    tag_trust: TagTrust | None = None,
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
     is_assigned: bool = True,
@@ -130,7 +130,7 @@ def compute_context(
     """Runs every analysis on one compilation.
 
     retagged: the source of both modules' tags, if it is not the compile worker. canonicalized: MLIR's canonicalizer has
-    changed `program`. belief: how far to trust the tags of a foreign optimized module, which lacks the refuted ones.
+    changed `program`. tag_trust: how far to trust the tags of a foreign optimized module, which lacks the refuted ones.
     thunks and command_order: see `races`. is_assigned: the buffers are XLA's own assignment. crossed_operands: operands
     of kernels around whose calls the program's order is not the author's; nothing that depends on these writes is
     decided.
@@ -166,7 +166,7 @@ def compute_context(
             carried = compute_carried(optimized, carriers, candidates, space)
             evaluator = replace(evaluator, writes=acting, carriers=carriers, matching=matching, carried=carried)
             intended = evaluator.run_intended()
-        if retagged is None and belief is None and not canonicalized:
+        if retagged is None and tag_trust is None and not canonicalized:
             evaluator = replace(evaluator, unrelated=find_unrelated(intended, matching, space))
         performed = [_perform(writes, one, optimized) for one in matching.actual]
         carriers, carried = carry_displaced(optimized, carriers, carried, performed, space)
@@ -187,8 +187,8 @@ def compute_context(
     )
     calls = {call.id: call for _, call in iterate_kernel_calls(optimized)}.values()
     possible: Mapping[int, Labels] = {}
-    if belief is not None and writes:
-        possible = belief.find_possible_carriers(optimized, carriers, space)
+    if tag_trust is not None and writes:
+        possible = tag_trust.find_possible_carriers(optimized, carriers, space)
     elif retagged is None and not canonicalized:
         possible = _find_partitioned_carriers(program, optimized, carriers, space)
     return Context(
@@ -198,7 +198,7 @@ def compute_context(
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
         optimized_calls=tuple([(call, effects_of(call)) for call in calls]),
         roundings=evaluator.find_roundings(writes, output_names),
-        refuted=frozenset() if belief is None else belief.refuted,
+        refuted=frozenset() if tag_trust is None else tag_trust.refuted,
         derived=evaluator.find_derived(intended, output_names),
     )
 
@@ -217,7 +217,7 @@ def _find_partitioned_carriers(
     lost = find_lost(optimized, carriers) if is_partitioned(program, optimized) else None
     if lost is None or not lost.paths:
         return {}
-    possible = compute_belief(program, optimized).find_possible_carriers(optimized, lost, space)
+    possible = compute_tag_trust(program, optimized).find_possible_carriers(optimized, lost, space)
     return {number: labels for number, labels in possible.items() if number not in optimized.tags}
 
 

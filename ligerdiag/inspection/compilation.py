@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
-from ligerdiag.analysis.belief import compute_belief
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
 from ligerdiag.analysis.dependents import find_unlooked
 from ligerdiag.analysis.evaluation.labels import unite
@@ -21,6 +20,7 @@ from ligerdiag.analysis.explain.shared_bytes import describe_must_share
 from ligerdiag.analysis.lost_refs import find_lost_refs
 from ligerdiag.analysis.provenance import compute_tags, forget_entered
 from ligerdiag.analysis.shared_branches import part_branches
+from ligerdiag.analysis.tag_trust import compute_tag_trust
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
 from ligerdiag.analysis.verdict.verdicts import doubt_outputs, lose_outputs, worsen_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_repeated, find_sites
@@ -347,7 +347,7 @@ def _compute_context(
             command_order=compilation.command_order or CommandOrder.SCHEDULE,
             is_assigned=compilation.buffers is not None,
         )
-    retagged, belief = None, None
+    retagged, tag_trust = None, None
     needs_tags = needs_tags or writes_something
     if needs_tags and not are_tags_used(compilation, program):
         retagged = compute_tags(program, optimized, named=not compilation.as_written)
@@ -357,8 +357,8 @@ def _compute_context(
         if writes_something:
             optimized = part_branches(program, optimized)
     if writes_something and compilation.is_foreign:
-        belief = compute_belief(program, optimized)
-        optimized = belief.without_refuted(optimized)
+        tag_trust = compute_tag_trust(program, optimized)
+        optimized = tag_trust.without_refuted(optimized)
     return compute_context(
         program=program,
         optimized=optimized,
@@ -367,7 +367,7 @@ def _compute_context(
         output_names=names,
         traced_calls=traced_calls,
         retagged=retagged,
-        belief=belief,
+        tag_trust=tag_trust,
         canonicalized=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,

@@ -70,7 +70,7 @@ class Reason(StrEnum):
     """There are too many wrong operations to find out which of them an output depends on."""
     UNIDENTIFIED = "unidentified"
     """An instruction of the optimized module without a name, or with one that cannot be trusted, may carry the original
-    (see `belief`), and the output is wrong if it does.
+    (see `tag_trust`), and the output is wrong if it does.
     """
     RECOMPUTED = "recomputed"
     """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. JAX may have

@@ -14,8 +14,8 @@ called beside it: XLA inlines calls, and common subexpression elimination then m
 
 Carriers are found again in the optimized module by tag and opcode. One that has grown is a merger of two operations
 (two products with a common factor) and counts as neither. Where one is not found in a partitioned module, candidates
-without a tag are looked for as `belief` does for a foreign module. An operand with several definitions (elements of a
-loop's state that change places) has as many in the optimized module: if some are not found there, and the same number
+without a tag are looked for as `tag_trust` does for a foreign module. An operand with several definitions (elements of
+a loop's state that change places) has as many in the optimized module: if some are not found there, and the same number
 of instructions that are no carriers define the operand, these are the missing ones. Without any carrier, only the check
 for missing writes remains.
 """

@@ -14,8 +14,8 @@ value from these verdicts, so that no read contradicts the output that it makes 
 
 An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever
 else the write does to it; another write's effect on the output stands. To find missing names, the schedule is evaluated
-once more with the ORIG labels of `Belief.find_possible_carriers`: an output that gets worse about a write depends on a
-name that is missing or cannot be trusted, and is ambiguous.
+once more with the ORIG labels of `TagTrust.find_possible_carriers`: an output that gets worse about a write depends on
+a name that is missing or cannot be trusted, and is ambiguous.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -265,7 +265,7 @@ def judge(
     """Judges each output.
 
     evaluator: evaluates either program once more, with marks on the instructions in question. possible: ORIG labels
-    that instructions without a trusted name may carry, by instruction id (see `belief`).
+    that instructions without a trusted name may carry, by instruction id (see `tag_trust`).
     """
     comparison = _create_comparison(pair, evaluator.carriers)
     intended, actual = pair.intended.outputs, pair.actual.outputs
