@@ -187,7 +187,7 @@ class Comparison:
         return None if verdict is Verdict.FRESH else Cause(write.index, verdict, tuple(lucky), tuple(raced))
 
 
-class Standing(StrEnum):
+class OrderSensitivity(StrEnum):
     """How an output depends on an order that is not decided yet: (3) to (6)."""
 
     FORCED = "forced"
@@ -210,16 +210,16 @@ def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unkn
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN
 
 
-def find_standing(verdicts: set[Verdict]) -> Standing:
-    """Returns the standing by (3) to (6). verdicts: the verdict under each schedule."""
+def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
+    """Returns the order sensitivity by (3) to (6). verdicts: the verdict under each schedule."""
     if verdicts == {Verdict.FRESH}:
-        return Standing.FORCED
+        return OrderSensitivity.FORCED
     if any(verdict.is_right for verdict in verdicts):
-        return Standing.OPEN
-    return Standing.LOST if all(verdict.is_wrong for verdict in verdicts) else Standing.UNKNOWN
+        return OrderSensitivity.OPEN
+    return OrderSensitivity.LOST if all(verdict.is_wrong for verdict in verdicts) else OrderSensitivity.UNKNOWN
 
 
-def choose_verdict(standing: Standing, early: Verdict) -> Verdict:
+def choose_verdict(sensitivity: OrderSensitivity, early: Verdict) -> Verdict:
     """Returns the verdict on an output without a schedule. early: its verdict if kernels run first."""
-    said = {Standing.FORCED: Verdict.FRESH, Standing.OPEN: Verdict.LATENT, Standing.LOST: early}
-    return said.get(standing, Verdict.UNKNOWN)
+    said = {OrderSensitivity.FORCED: Verdict.FRESH, OrderSensitivity.OPEN: Verdict.LATENT, OrderSensitivity.LOST: early}
+    return said.get(sensitivity, Verdict.UNKNOWN)
