@@ -139,7 +139,7 @@ def find_lost_refs(
     for name, one, other, *marks in zip(output_names, meant.outputs, got.outputs, reached, behind, strict=False):
         for key in dict.fromkeys((*comparison.compare(one, other), *chain.from_iterable(marks))):
             outputs[key].append(name)
-    for number in _find_untold(writes, comparison, effects_of, call_names):
+    for number in _find_indistinguishable(writes, comparison, effects_of, call_names):
         for name, labels in zip(output_names, got.outputs, strict=False):
             if labels & space.all_fresh(number):
                 outputs[number, Verdict.UNKNOWN].append(name)
@@ -350,10 +350,12 @@ def _overwrites_all(write: HiddenWrite, effects_of: EffectsOf) -> bool:
     return use is not None and use.coverage is WriteCoverage.COMPLETE and use.reads_before_write is ReadsBeforeWrite.NO
 
 
-def _find_untold(
+def _find_indistinguishable(
     writes: Sequence[HiddenWrite], comparison: "_Comparison", effects_of: EffectsOf, call_names: Mapping[int, str]
 ) -> frozenset[int]:
-    """Returns the writes to Refs that all iterations share, where these cannot be told apart and not all is overwritten."""
+    """Returns the writes to Refs that all iterations share, where these cannot be told apart and not all is
+    overwritten.
+    """
     return frozenset(
         [
             write.index

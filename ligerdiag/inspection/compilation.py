@@ -22,7 +22,7 @@ from ligerdiag.analysis.provenance import compute_tags, forget_entered
 from ligerdiag.analysis.shared_branches import part_branches
 from ligerdiag.analysis.tag_trust import compute_tag_trust
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
-from ligerdiag.analysis.verdict.verdicts import doubt_outputs, lose_outputs, worsen_outputs
+from ligerdiag.analysis.verdict.verdicts import make_outputs_clobbered, make_outputs_unknown, worsen_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_repeated, find_sites
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
@@ -130,8 +130,8 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         context = _find_lost_refs(context, compilation, names, effects_of)
         context = _mark_shared(context, shared, is_assigned=compilation.buffers is not None)
         if mixed_up is not None:
-            doubted = doubt_outputs(context.verdicts, mixed_up.outputs)
-            context = replace(context, mixed_up=mixed_up, verdicts=doubted)
+            unknown = make_outputs_unknown(context.verdicts, mixed_up.outputs)
+            context = replace(context, mixed_up=mixed_up, verdicts=unknown)
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         drawn = compute_schedule_view(context) if words.get("view") else None
     except _LOOSE as fault:
@@ -313,8 +313,8 @@ def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assign
         return context
     numbers = frozenset[int]().union(*[one.outputs for one in shared])
     if not is_assigned:
-        return replace(context, verdicts=doubt_outputs(context.verdicts, numbers))
-    return replace(context, shared=shared, verdicts=lose_outputs(context.verdicts, numbers))
+        return replace(context, verdicts=make_outputs_unknown(context.verdicts, numbers))
+    return replace(context, shared=shared, verdicts=make_outputs_clobbered(context.verdicts, numbers))
 
 
 def _compute_context(

@@ -13,7 +13,7 @@ reasons:
 
 A wrong output is blamed on the reads at which operations start to be wrong and from which the output is computed; a
 latent one on the lucky reads in its set. If there are too many wrong operations to find out which of them an output
-depends on, the output is `crowded` with these writes, and an ambiguity makes it unknown.
+depends on, the output is `unsearched` with these writes, and an ambiguity makes it unknown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -68,7 +68,7 @@ class Blamed:
     outputs: Mapping[str, OutputVerdict]
     stale: tuple[ReadFinding, ...]
     clobbered: tuple[ReadFinding, ...]
-    crowded: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
+    unsearched: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
     """Output name to the writes with too many wrong operations to find out which of them the output depends on."""
     mixed: Mapping[str, tuple[TwinConfluence, ...]] = field(default_factory=dict[str, tuple[TwinConfluence, ...]])
     """Output name to the loops and conditionals it depends on in which merged values meet."""
@@ -77,7 +77,7 @@ class Blamed:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Blame:
+class BlameSearch:
     """Finds the operations behind wrong outputs, and the outputs that each of them reaches."""
 
     pair: EvaluatedPair
@@ -95,7 +95,7 @@ class Blame:
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
         spare: _Reads = []
-        crowded: set[Cause] = set()
+        unsearched: set[Cause] = set()
         space = self.evaluator.space
         for verdict in (Verdict.CLOBBERED, Verdict.STALE):
             open_ = self._find_open(verdict, outputs)
@@ -104,7 +104,7 @@ class Blame:
             for one in own:
                 concerned |= one.wrong(verdict) & open_
             if total > LIMIT - len(wrong):
-                crowded |= {Cause(write, verdict) for write in space.writes_of(open_)}
+                unsearched |= {Cause(write, verdict) for write in space.writes_of(open_)}
             else:
                 wrong += [
                     (Cause(write, verdict), one) for one in own for write in space.writes_of(one.wrong(verdict) & open_)
@@ -114,10 +114,10 @@ class Blame:
             )
             reads += [(verdict, read) for read in found if not read.rank]
             spare += [(verdict, read) for read in found if read.rank]
-        if not wrong and not reads and not crowded:
+        if not wrong and not reads and not unsearched:
             return Blamed({**outputs}, (), (), mixed=mixed, decided=self._find_mixed_alone(outputs, mixed))
         answer = self._find_reached(len(outputs), wrong, [read for _, read in reads])
-        crowded |= answer.open
+        unsearched |= answer.open
         refined = {
             name: output.join(tuple([cause for cause in dict.fromkeys(c for c, _ in wrong) if cause in found]))
             for (name, output), found in zip(outputs.items(), answer.causes, strict=True)
@@ -128,7 +128,7 @@ class Blame:
             refined,
             tuple([finding for verdict, finding in findings if verdict is Verdict.STALE]),
             tuple([finding for verdict, finding in findings if verdict is Verdict.CLOBBERED]),
-            self._find_crowded(crowded, refined),
+            self._find_unsearched(unsearched, refined),
             mixed,
             self._find_decided(refined, findings, [read for _, read in (*reads, *spare)])
             | self._find_mixed_alone(refined, mixed),
@@ -171,7 +171,7 @@ class Blame:
     def _twins(self) -> Twins:
         return find_twins(self.evaluator.program)
 
-    def serves_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
+    def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the instruction holds the right value for a twin of its operation.
 
         That twin is the same value to XLA, or a slice that is taken again after the kernel and should hold the kernel's
@@ -227,16 +227,16 @@ class Blame:
         never |= self.pair.matching.maybe_unmatched  # the outputs that depend on it are unknown
         return found & ~space.bits_of(never)
 
-    def _find_crowded(self, crowded: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
+    def _find_unsearched(self, unsearched: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
         """Maps each output to the writes about which one of too many wrong operations may make it worse."""
-        if not crowded:
+        if not unsearched:
             return {}
         found: dict[str, set[int]] = {}
         for (name, output), sets in zip(outputs.items(), self._list_sets(), strict=False):
             stale = {cause.write for cause in output.causes if cause.verdict is Verdict.STALE}
             touched = {
                 cause.write
-                for cause in crowded
+                for cause in unsearched
                 if self._find_touched(cause.verdict, *sets) & self.evaluator.space.bits_of((cause.write,))
             }
             found[name] = touched - stale

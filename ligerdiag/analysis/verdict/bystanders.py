@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding
+from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.merged_values import find_joined
@@ -102,7 +102,7 @@ def find_whose_bytes(
         for found, bits in ((stale, one.stale), (clobbered, one.clobbered)):
             if bits:
                 found[one.path, one.occurrence.instruction.id] |= bits
-    blame = Blame(
+    search = BlameSearch(
         pair=replace(pair, intended=intended, actual=actual),
         differing=(),
         comparison=comparison,
@@ -114,7 +114,7 @@ def find_whose_bytes(
         name: comparison.compare(meant, seen)
         for name, meant, seen in zip(names, intended.outputs, actual.outputs, strict=False)
     }
-    outputs = blame.find_beside_operations(outputs)
+    outputs = search.find_beside_operations(outputs)
     return WhoseBytes(stale, clobbered, {name: _list_wrong(output) for name, output in outputs.items()})
 
 

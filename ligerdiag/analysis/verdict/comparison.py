@@ -123,7 +123,7 @@ class Comparison:
         """Returns the writes (a bit each) that the value sees and should not see."""
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
-    def find_untold(self, intended: Labels, actual: Labels) -> Labels:
+    def find_unproven_originals(self, intended: Labels, actual: Labels) -> Labels:
         """Returns the writes (a bit each) whose original the value should have, and may have unseen."""
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits
@@ -174,7 +174,7 @@ class Comparison:
             verdict = Verdict.STALE
         elif clobbered & touched:
             verdict = Verdict.CLOBBERED
-        elif raced or self.find_untold(intended, actual) & touched:
+        elif raced or self.find_unproven_originals(intended, actual) & touched:
             verdict = Verdict.UNKNOWN
         elif lucky:
             verdict = Verdict.LATENT

@@ -296,7 +296,7 @@ def _judge(
     for edges in known.list_orders(tagged, operands):
         every = zip(edges, operands, strict=True)
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
-        unlike = [pair for pair in pairs if pair[1][0] and not known.stands_for(pair[1][0], pair[0][0], tagged)]
+        unlike = [pair for pair in pairs if pair[1][0] and not known.may_replace(pair[1][0], pair[0][0], tagged)]
         if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
             pairs = [pair for pair in pairs if pair not in unlike]
             unlike = [

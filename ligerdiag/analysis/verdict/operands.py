@@ -11,7 +11,7 @@ tag of the intended operation, through bitcasts and get-tuple-elements. There ar
 - An argument of the program needs no tag: XLA merges it with nothing.
 - XLA reassociates chains of adds and multiplies. An operand that no kernel touches may therefore appear in another link
   of the chain; it is ignored.
-- XLA may move a scalar factor to the other operand of a product. Then `x` stands in for `x * s`. The same holds for
+- XLA may move a scalar factor to the other operand of a product. Then `x` replaces `x * s`. The same holds for
   terms of a sum.
 - A slice of a joined product is named after one of the products. It is recognised as that one only if no kernel's write
   is in any of them, because nothing says which slice belongs to which product.
@@ -102,14 +102,14 @@ class Operands:
                 continue
             if elsewhere and edges is not tagged.edges and tagged.opcode in _EXCHANGED:
                 as_written = zip(tagged.edges, operands, strict=True)
-                if any(edge and seen and self.stands_for(seen, edge, tagged) for (edge, _), (seen, _) in as_written):
+                if any(edge and seen and self.may_replace(seen, edge, tagged) for (edge, _), (seen, _) in as_written):
                     continue
                 return []
             found.append(edges)
         return found
 
-    def stands_for(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
-        """Returns whether the instruction may stand in for the operand: a twin, a factor or a term of it."""
+    def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
+        """Returns whether the instruction may replace the operand: it is a twin, a factor or a term of it."""
         if self._are_one(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING

@@ -27,7 +27,7 @@ from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Re
 from ligerdiag.analysis.evaluation.carriers import Carriers, find_lost
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
-from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding, find_latent
+from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding, find_latent
 from ligerdiag.analysis.verdict.bystanders import are_asked_for, find_whose_bytes
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
@@ -126,16 +126,16 @@ def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evalu
     ), {name: some for name, some in left.items() if some}
 
 
-def add_crowded(ambiguities: Ambiguities, crowded: Mapping[str, set[int]]) -> Ambiguities:
+def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]]) -> Ambiguities:
     """Adds an ambiguity for each question that the search has given up."""
     return {
         name: ambiguities.get(name, frozenset())
-        | {Ambiguity(write, Reason.TOO_MANY, 0) for write in crowded.get(name, ())}
-        for name in (*ambiguities, *[name for name in crowded if name not in ambiguities])
+        | {Ambiguity(write, Reason.TOO_MANY, 0) for write in unsearched.get(name, ())}
+        for name in (*ambiguities, *[name for name in unsearched if name not in ambiguities])
     }
 
 
-def add_mixed(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
+def add_mixed_up(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
     """Adds an ambiguity for each loop or conditional that may return one merged value for another."""
     added = {
         name: frozenset(
@@ -283,7 +283,7 @@ def judge(
         whose = find_whose_bytes(output_names, pair=pair, evaluator=evaluator, comparison=comparison)
         differing = whose.refine(differing)
     instructions = {one.id: one for one in pair.optimized.instructions}
-    blamed = Blame(
+    blamed = BlameSearch(
         pair=pair,
         differing=differing,
         comparison=comparison,
@@ -299,10 +299,10 @@ def judge(
         ambiguities = add_unidentified(
             ambiguities, possible, blamed.outputs, pair=pair, comparison=comparison, evaluator=evaluator
         )
-    if blamed.crowded:
-        ambiguities = add_crowded(ambiguities, blamed.crowded)
+    if blamed.unsearched:
+        ambiguities = add_unsearched(ambiguities, blamed.unsearched)
     if blamed.mixed:
-        ambiguities = add_mixed(ambiguities, blamed, comparison)
+        ambiguities = add_mixed_up(ambiguities, blamed, comparison)
     blamed = propagate(blamed, ambiguities, pair.matching.order_unknown)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
         blamed, ambiguities = drop_disjoint_rows(blamed, ambiguities, evaluator)
@@ -330,12 +330,12 @@ def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
     return Verdicts(outputs=judge_outputs_alone(pair, output_names), comparison=_create_comparison(pair))
 
 
-def doubt_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
+def make_outputs_unknown(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
     """Downgrades otherwise-correct outputs to unknown."""
     return _make_worse(verdicts, numbers, Verdict.UNKNOWN)
 
 
-def lose_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
+def make_outputs_clobbered(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
     """Makes outputs clobbered that depend on bytes in which XLA has written another value; stale ones stay stale."""
     return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
 
