@@ -1,16 +1,16 @@
-"""Acquits bystanders: kernels on which a wrong value depends although nobody reads their bytes wrongly.
+"""Drops bystanders: kernels on which a wrong value depends although nobody reads their bytes wrongly.
 
 A kernel computes its result from operands of its own, and these from the results of other kernels. So a reader that
 wrongly sees (or misses) one kernel's bytes also sees (or misses) the other kernels' work with them. All of these hidden
-writes are in one dependence set and not in the other; the guilty kernel is the one whose bytes the reader reads.
+writes are in one dependence set and not in the other; the responsible kernel is the one whose bytes the reader reads.
 Example: an optimizer overwrites a weight too early. It computed the new weight from a gradient, and the gradient from
 the result that the loss kernel left in the logits; the reader of the weight never reads the logits.
 
 Both programs are evaluated once more with sets that contain only the kernels whose bytes a value is (`labels`), and
 compared again. An operation that is wrong about some write by these sets is wrong about these writes only; any other
-stays wrong about all. A write is guilty of an output if the output is wrong about it by these sets, or if a remaining
-read about it reaches the output. An output with guilty writes keeps only these. One without keeps all: no output
-becomes right here.
+stays wrong about all. A write is responsible for an output if the output is wrong about it by these sets, or if a
+remaining read about it reaches the output. An output with responsible writes keeps only these. One without keeps all:
+no output becomes right here.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ type _Place = tuple[TagPath, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WhoseBytes:
+class DirectErrors:
     """For each operation and output, the writes whose bytes it reads wrongly."""
 
     stale: Mapping[_Place, Labels]
@@ -52,28 +52,28 @@ class WhoseBytes:
                 found.append(one)
         return tuple(found)
 
-    def acquit(self, found: Blamed) -> Blamed:
+    def drop_bystanders(self, found: Blamed) -> Blamed:
         """Removes the writes and reads that did not make outputs wrong."""
-        guilty = {name: set(self.outputs.get(name, ())) for name in found.outputs}
+        responsible = {name: set(self.outputs.get(name, ())) for name in found.outputs}
         for read in (*found.stale, *found.clobbered):
             place = None if read.wrong is None else (read.wrong.path, read.wrong.occurrence.instruction.id)
             if place in self.stale or place in self.clobbered:
                 for name in read.outputs:
-                    guilty[name].add(read.write.index)
-        settled = {
-            name: guilty[name]
+                    responsible[name].add(read.write.index)
+        certain = {
+            name: responsible[name]
             for name, output in found.outputs.items()
-            if not guilty[name].isdisjoint(cause.write for cause in output.causes if cause.verdict.is_wrong)
+            if not responsible[name].isdisjoint(cause.write for cause in output.causes if cause.verdict.is_wrong)
         }
         return replace(
             found,
-            outputs={name: _keep(output, settled.get(name)) for name, output in found.outputs.items()},
-            stale=_keep_reads(found.stale, settled),
-            clobbered=_keep_reads(found.clobbered, settled),
+            outputs={name: _keep(output, certain.get(name)) for name, output in found.outputs.items()},
+            stale=_keep_reads(found.stale, certain),
+            clobbered=_keep_reads(found.clobbered, certain),
         )
 
 
-def are_asked_for(
+def needs_direct_errors(
     differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict], comparison: Comparison
 ) -> bool:
     """Returns whether some operation or output is wrong about several writes."""
@@ -85,9 +85,9 @@ def are_asked_for(
     )
 
 
-def find_whose_bytes(
+def find_direct_errors(
     names: tuple[str, ...], *, pair: EvaluatedPair, evaluator: Evaluator, comparison: Comparison
-) -> WhoseBytes:
+) -> DirectErrors:
     """Evaluates both programs once more, and compares whose bytes their values are."""
     direct = replace(evaluator, direct=True)
     intended = direct.run_intended()
@@ -115,26 +115,28 @@ def find_whose_bytes(
         for name, meant, seen in zip(names, intended.outputs, actual.outputs, strict=False)
     }
     outputs = search.find_beside_operations(outputs)
-    return WhoseBytes(stale, clobbered, {name: _list_wrong(output) for name, output in outputs.items()})
+    return DirectErrors(stale, clobbered, {name: _list_wrong(output) for name, output in outputs.items()})
 
 
 def _list_wrong(output: OutputVerdict) -> frozenset[int]:
     return frozenset([cause.write for cause in output.causes if cause.verdict.is_wrong])
 
 
-def _keep(output: OutputVerdict, guilty: set[int] | None) -> OutputVerdict:
-    if guilty is None:
+def _keep(output: OutputVerdict, responsible: set[int] | None) -> OutputVerdict:
+    if responsible is None:
         return output
-    causes = tuple([one for one in output.causes if not one.verdict.is_wrong or one.write in guilty])
+    causes = tuple([one for one in output.causes if not one.verdict.is_wrong or one.write in responsible])
     return OutputVerdict(find_worst(one.verdict for one in causes), causes)
 
 
-def _keep_reads(reads: tuple[ReadFinding, ...], guilty: Mapping[str, set[int]]) -> tuple[ReadFinding, ...]:
+def _keep_reads(reads: tuple[ReadFinding, ...], responsible: Mapping[str, set[int]]) -> tuple[ReadFinding, ...]:
     """Keeps the outputs that still count the read's write, and the reads that have such an output."""
     kept = [
         replace(
             read,
-            outputs=tuple([name for name in read.outputs if read.write.index in guilty.get(name, {read.write.index})]),
+            outputs=tuple(
+                [name for name in read.outputs if read.write.index in responsible.get(name, {read.write.index})]
+            ),
         )
         for read in reads
     ]

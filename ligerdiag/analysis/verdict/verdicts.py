@@ -28,7 +28,7 @@ from ligerdiag.analysis.evaluation.carriers import Carriers, find_lost
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding, find_latent
-from ligerdiag.analysis.verdict.bystanders import are_asked_for, find_whose_bytes
+from ligerdiag.analysis.verdict.bystanders import find_direct_errors, needs_direct_errors
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.merged_values import find_joined
@@ -155,11 +155,11 @@ def add_mixed_up(ambiguities: Ambiguities, found: Blamed, comparison: Comparison
 
 def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:
     """Keeps the outputs that reads certainly reach, and the reads that certainly reach one."""
-    settled = [
+    certain = [
         replace(read, outputs=tuple([name for name in read.outputs if (name, read.write.index) not in unclear]))
         for read in reads
     ]
-    return tuple([read for read in settled if read.outputs])
+    return tuple([read for read in certain if read.outputs])
 
 
 def _make_unknown(name: str, output: OutputVerdict, unclear: set[tuple[str, int]]) -> OutputVerdict:
@@ -278,10 +278,10 @@ def judge(
     if evaluator.retagged is None and not evaluator.canonicalized:
         differing += tuple(find_wrong_edges(known, comparison))
         differing += tuple(find_joined(known, comparison))
-    whose = None
-    if are_asked_for(differing, outputs, comparison):
-        whose = find_whose_bytes(output_names, pair=pair, evaluator=evaluator, comparison=comparison)
-        differing = whose.refine(differing)
+    direct = None
+    if needs_direct_errors(differing, outputs, comparison):
+        direct = find_direct_errors(output_names, pair=pair, evaluator=evaluator, comparison=comparison)
+        differing = direct.refine(differing)
     instructions = {one.id: one for one in pair.optimized.instructions}
     blamed = BlameSearch(
         pair=pair,
@@ -306,8 +306,8 @@ def judge(
     blamed = propagate(blamed, ambiguities, pair.matching.order_unknown)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
         blamed, ambiguities = drop_disjoint_rows(blamed, ambiguities, evaluator)
-    if whose is not None:
-        blamed = whose.acquit(blamed)
+    if direct is not None:
+        blamed = direct.drop_bystanders(blamed)
     merged = pair.matching.merged_into
     mixed = {name: tuple([one.instruction for one in found if one.instruction]) for name, found in blamed.mixed.items()}
     return Verdicts(
