@@ -106,7 +106,7 @@ _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", 
 
 type CallPath = tuple[int, ...]
 """Ids of `call` instructions, and of loops that run once, outermost first."""
-type Ways = tuple[tuple[int, ...], ...]
+type Alternatives = tuple[tuple[int, ...], ...]
 """For each element of a result, the numbers of the values that it may be."""
 type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
@@ -139,7 +139,8 @@ class Inlined:
     """The place of an instruction after XLA has inlined every call and every loop that runs once."""
 
     outer: tuple[int, ...]
-    """Ids of the instructions that lead to the root, outermost first: loops, conditionals, and the calls around those."""
+    """Ids of the instructions that lead to the root, outermost first: loops, conditionals, and the calls around those.
+    """
     root: HloComputation
     """The computation that it is inlined into."""
     path: CallPath
@@ -168,7 +169,7 @@ class _Numbering:
         default_factory=dict[CallPath, tuple[HloComputation, Mapping[int, int]]]
     )
     """Call path from the computation to the called one, and the numbers there."""
-    confluences: dict[CallPath, Ways] = field(default_factory=dict[CallPath, Ways])
+    confluences: dict[CallPath, Alternatives] = field(default_factory=dict[CallPath, Alternatives])
     """Path to a loop or conditional, including itself, to the numbers of the values that meet there."""
     _known: _Known = field(default_factory=dict[tuple[bytes, tuple[int, ...]], int])
 
@@ -235,18 +236,18 @@ class _Numbering:
     ) -> None:
         inner = (*path, conditional.id)
         branches = [self.module.computations[number] for number in conditional.called_computations]
-        ways: list[tuple[int, ...]] = []
+        alternatives: list[tuple[int, ...]] = []
         for branch, operand in zip(branches, conditional.operands[1:], strict=True):
             result, returned = self._enter(branch, (operand,), numbers, parts, inner, is_inlined=False)
-            ways.append(returned if is_tuple(conditional.shape) else (result,))
-        if len({len(results) for results in ways}) == 1:
-            self.confluences[inner] = tuple(zip(*ways, strict=True))
+            alternatives.append(returned if is_tuple(conditional.shape) else (result,))
+        if len({len(results) for results in alternatives}) == 1:
+            self.confluences[inner] = tuple(zip(*alternatives, strict=True))
 
     def _meet_iterations(self, loop: HloInstruction, initial: tuple[int, ...], path: CallPath) -> None:
         chains = self.module.computations[loop.called_computations[0]].handed_elements
         if initial and chains:
-            ways = [tuple([initial[element] for element in chain]) for chain in chains]
-            self.confluences[*path, loop.id] = tuple(ways)
+            alternatives = [tuple([initial[element] for element in chain]) for chain in chains]
+            self.confluences[*path, loop.id] = tuple(alternatives)
 
 
 @lru_cache(maxsize=32)
@@ -294,7 +295,7 @@ class Twins:
     """The inverse of `numbers`."""
     operands: Mapping[TagPath, tuple[int, ...]]
     """Tag path of an operation with twin operands to the numbers of all its operands."""
-    confluences: Mapping[TagPath, Ways]
+    confluences: Mapping[TagPath, Alternatives]
     """Tag path of a loop or conditional to the numbers of the values that meet there."""
     products: Mapping[TagPath, tuple[tuple[int, int], ...]]
     """Tag path of a product to the numbers of its operands, as in `numbers`."""
@@ -329,10 +330,10 @@ class Twins:
         start = self._find_start(path)
         return () if start is None else self.operands.get(path[start:], ())
 
-    def list_ways(self, path: TagPath) -> Ways:
+    def list_alternatives(self, path: TagPath) -> Alternatives:
         """Returns the numbers of the values that meet in a loop or conditional."""
-        ways = (self.confluences.get(path[start:]) for start in range(len(path)))
-        return next((found for found in ways if found), ())
+        alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
+        return next((found for found in alternatives if found), ())
 
 
 @lru_cache(maxsize=8)
@@ -340,7 +341,7 @@ def find_twins(program: HloModule) -> Twins:
     """Numbers the values of all operations that have tags."""
     found: dict[TagPath, tuple[int, int]] = {}
     operands: dict[TagPath, tuple[int, ...]] = {}
-    confluences: dict[TagPath, Ways] = {}
+    confluences: dict[TagPath, Alternatives] = {}
     products: dict[TagPath, tuple[tuple[int, int], ...]] = {}
     tags = program.tags
     calls = {one.id: tags.get(one.id, ()) for one in program.instructions if one.opcode == "call"}
@@ -357,9 +358,11 @@ def find_twins(program: HloModule) -> Twins:
                     operands[outer + own] = given
                 if one.opcode in _PRODUCTS:
                     products[outer + own] = tuple([(root.id, number) for number in given])
-        for path, ways in _number_all(program, root).confluences.items():
+        for path, alternatives in _number_all(program, root).confluences.items():
             if path[-1] in tags:
-                confluences[(*[tag for call in path[:-1] for tag in calls.get(call, ())], *tags[path[-1]])] = ways
+                confluences[(*[tag for call in path[:-1] for tag in calls.get(call, ())], *tags[path[-1]])] = (
+                    alternatives
+                )
     groups: defaultdict[tuple[int, int], list[TagPath]] = defaultdict(list)
     for path, number in found.items():
         groups[number].append(path)

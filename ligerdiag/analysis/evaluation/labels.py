@@ -55,7 +55,7 @@ class Confluence:
 
     instruction: str
     """Name of the loop or conditional."""
-    ways: tuple[tuple[Labels, ...], ...]
+    alternatives: tuple[tuple[Labels, ...], ...]
     """For each leaf of the result, the set of each alternative: by branch, or by the element of the state from which
     the loop starts (see `HloComputation.handed_elements`).
     """
@@ -98,8 +98,9 @@ class LabelSpace:
     _inside: dict[frozenset[int], tuple[Labels, Labels, int]] = field(
         default_factory=dict[frozenset[int], tuple[Labels, Labels, int]]
     )
-    """Writes inside a loop to FRESH(W, 0) and ORIG(W, 0) of these, the marks of something wrong about them, and how many
-    marks there were when that was asked."""
+    """Writes inside a loop to FRESH(W, 0) and ORIG(W, 0) of these, the marks of something wrong about them, and how
+    many marks there were when that was asked.
+    """
     _fresh: list[Labels] = field(init=False)
     _original: list[Labels] = field(init=False)
     _first_original: list[Labels] = field(init=False)
@@ -306,7 +307,7 @@ def is_one_choice(instruction: HloInstruction) -> bool:
 
 _SPREADS = having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
-"""Opcodes that are never quiet: they run computations, or change memory in ways of their own."""
+"""Opcodes that are never quiet: they run computations, or change memory of their own accord."""
 _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 """Opcodes of fused instructions that compute nothing."""
 

@@ -485,8 +485,11 @@ class _Evaluation:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         given = self.leaves(initial)
         if len(given) == len(body.handed_elements):
-            ways = [tuple([given[element] for element in chain]) for chain in body.handed_elements]
-            given = [labels | marks for labels, marks in zip(given, self._meet(instruction, prefix, ways), strict=True)]
+            alternatives = [tuple([given[element] for element in chain]) for chain in body.handed_elements]
+            given = [
+                labels | marks
+                for labels, marks in zip(given, self._meet(instruction, prefix, alternatives), strict=True)
+            ]
         head = given
         seen_outside = set(self._seen)
         kept, around = body.kept_elements, set(self._carried)
@@ -513,7 +516,7 @@ class _Evaluation:
                 self._seen |= seen_outside
                 self._carried = around
                 if instruction.id not in find_trips(self.module):
-                    ends = [self.space.meet(ways, inside) for ways in zip(given, ends, strict=True)]
+                    ends = [self.space.meet(alternatives, inside) for alternatives in zip(given, ends, strict=True)]
                 self._put(state, ends)
                 if (path := (*prefix, *self.module.find_tag_path(instruction))) in self.confluences:
                     self.confluences[path] = replace(self.confluences[path], ends=tuple(ends), kept=kept)
@@ -540,13 +543,20 @@ class _Evaluation:
         return state
 
     def _meet(
-        self, instruction: HloInstruction, prefix: TagPath, ways: list[tuple[Labels, ...]], *, records: bool = True
+        self,
+        instruction: HloInstruction,
+        prefix: TagPath,
+        alternatives: list[tuple[Labels, ...]],
+        *,
+        records: bool = True,
     ) -> list[Labels]:
         """Records the values that meet in a loop or conditional; returns the marks of each leaf of its result."""
         path = (*prefix, *self.module.find_tag_path(instruction))
         if self.records and records and path:
-            self.confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways))
-        return [self.marked.get(name_leaf(path, number), 0) if self.marked else 0 for number in range(len(ways))]
+            self.confluences[path] = Confluence(instruction=instruction.name, alternatives=tuple(alternatives))
+        return [
+            self.marked.get(name_leaf(path, number), 0) if self.marked else 0 for number in range(len(alternatives))
+        ]
 
     def _run_branches(
         self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath, level: int
@@ -569,15 +579,15 @@ class _Evaluation:
             ends.append(self._storage[: len(before)])
         inside = frozenset(self._seen)
         self._seen |= seen_outside
-        for index, ways in enumerate(zip(*ends, strict=True)):
-            decided = predicate if any(way != before[index] for way in ways) else 0  # whether it is overwritten
-            self._storage[index] = self.space.meet(ways, inside) | decided  # it has no pieces any more
+        for index, alternatives in enumerate(zip(*ends, strict=True)):
+            decided = predicate if any(one != before[index] for one in alternatives) else 0  # whether it is overwritten
+            self._storage[index] = self.space.meet(alternatives, inside) | decided  # it has no pieces any more
         value = self.allocate(instruction.shape, 0)
         meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))
         marks = self._meet(instruction, prefix, meeting, records=taken is None)
-        sets = [self.space.meet(ways, inside) | predicate for ways in meeting]
+        sets = [self.space.meet(alternatives, inside) | predicate for alternatives in meeting]
         if self.undecided:
-            both = [reduce(int.__and__, ways) for ways in meeting]
+            both = [reduce(int.__and__, alternatives) for alternatives in meeting]
             sets = [labels & ~self.undecided | every & self.undecided for labels, every in zip(sets, both, strict=True)]
         self._put(value, [labels | mark for labels, mark in zip(sets, marks, strict=True)])
         for new, *old in zip(list_leaves(value), *results, strict=True):

@@ -424,8 +424,10 @@ class ScheduleEvaluation:
         given_state = self._list_leaves(instruction.operands[0])
         chains = body.handed_elements if len(body.handed_elements) == len(given_state) else ()
         places = Counter(self.places.locate(instruction))
-        ways = [tuple([given_state[element] for element in chain]) for chain in chains]
-        self._keep_confluence(instruction, ways, frozenset(number for number, count in places.items() if count > 1))
+        alternatives = [tuple([given_state[element] for element in chain]) for chain in chains]
+        self._keep_confluence(
+            instruction, alternatives, frozenset(number for number, count in places.items() if count > 1)
+        )
         met_outside = set(self._met)
         outer_journal = memory.journal
         raw_outside = dict(memory.raw)
@@ -461,11 +463,13 @@ class ScheduleEvaluation:
         return tuple([self.memory.sets.get(number, 0) for number in self.places.locate(value)])
 
     def _keep_confluence(
-        self, instruction: HloInstruction, ways: list[tuple[Labels, ...]], shared: frozenset[int] = frozenset()
+        self, instruction: HloInstruction, alternatives: list[tuple[Labels, ...]], shared: frozenset[int] = frozenset()
     ) -> None:
         path = self.module.tags.get(instruction.id) if self.records else None
         if path:
-            self._confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways), shared=shared)
+            self._confluences[path] = Confluence(
+                instruction=instruction.name, alternatives=tuple(alternatives), shared=shared
+            )
 
     def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory

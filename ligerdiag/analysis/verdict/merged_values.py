@@ -140,20 +140,20 @@ def find_twin_confluences(
 ) -> Iterator[TwinConfluence]:
     """Finds places where merged values meet that should be from before and after a write.
 
-    The schedule is right if it keeps them apart nevertheless, in each way. It may have done so if the loop or
+    The schedule is right if it keeps them apart nevertheless, for each alternative. It may have done so if the loop or
     conditional is gone, or has another number of leaves than in the program.
     """
     twins, space = find_twins(evaluator.program), comparison.space
     for path, meeting in intended.confluences.items():
-        numbers, seen = twins.list_ways(path), actual.confluences.get(path)
-        if len(numbers) != len(meeting.ways):
+        numbers, seen = twins.list_alternatives(path), actual.confluences.get(path)
+        if len(numbers) != len(meeting.alternatives):
             continue
-        is_seen = seen is not None and len(seen.ways) == len(meeting.ways)
-        for leaf, (ways, of_leaf) in enumerate(zip(meeting.ways, numbers, strict=True)):
-            fresh = [space.any_fresh(labels) for labels in ways]
+        is_seen = seen is not None and len(seen.alternatives) == len(meeting.alternatives)
+        for leaf, (alternatives, of_leaf) in enumerate(zip(meeting.alternatives, numbers, strict=True)):
+            fresh = [space.any_fresh(labels) for labels in alternatives]
             mixed = _unite_differing(fresh, of_leaf)
-            if seen is not None and is_seen and len(seen.ways[leaf]) == len(fresh):
-                kept = map(space.any_fresh, seen.ways[leaf])
+            if seen is not None and is_seen and len(seen.alternatives[leaf]) == len(fresh):
+                kept = map(space.any_fresh, seen.alternatives[leaf])
                 mixed &= unite(meant ^ labels for meant, labels in zip(fresh, kept, strict=True))
             if mixed:
                 yield TwinConfluence(path, leaf, mixed, seen.instruction if seen is not None and is_seen else "")
@@ -169,7 +169,7 @@ def find_shared_state(
     """
     twins, space = find_twins(evaluator.program), comparison.space
     for path, seen in actual.confluences.items():
-        meeting, numbers = intended.confluences.get(path), twins.list_ways(path)
+        meeting, numbers = intended.confluences.get(path), twins.list_alternatives(path)
         hitting = [write for write in actual.writes if not seen.shared.isdisjoint(write.slices)]
         if meeting is None or len(numbers) != len(meeting.ends) or not hitting:
             continue
@@ -180,12 +180,12 @@ def find_shared_state(
             if any(frame.instruction.name == seen.instruction for frame in write.frames)
         )
         groups: defaultdict[int, list[int]] = defaultdict(list)
-        for leaf, ways in enumerate(numbers):
-            groups[ways[0]].append(leaf)
+        for leaf, alternatives in enumerate(numbers):
+            groups[alternatives[0]].append(leaf)
         for number, leaves in groups.items():
             if len(leaves) < 2 or meeting.kept.issuperset(leaves):
                 continue
-            starts = [space.any_fresh(meeting.ways[leaf][0]) for leaf in leaves]
+            starts = [space.any_fresh(meeting.alternatives[leaf][0]) for leaf in leaves]
             mixed = _unite_differing(starts, [number] * len(leaves)) & touched
             mixed |= unite(space.any_fresh(meeting.ends[leaf]) for leaf in leaves) & inside
             for leaf in leaves if mixed else ():
