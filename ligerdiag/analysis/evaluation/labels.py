@@ -307,7 +307,7 @@ def is_one_choice(instruction: HloInstruction) -> bool:
 
 _SPREADS = having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
-"""Opcodes that are never quiet: they run computations, or change memory of their own accord."""
+"""Opcodes that are never quiet: they run computations, or change memory in other ways."""
 _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 """Opcodes of fused instructions that compute nothing."""
 
