@@ -10,7 +10,7 @@ from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, LuckyRead, UnorderedReads
 from ligerdiag.analysis.evaluation.order import compute_logical_times
-from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_rows
+from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_rows
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.evaluation.unordered_reads import find_unordered_reads

@@ -10,7 +10,7 @@ import pytest
 from ligerdiag.analysis.context import Context, compute_context_without_program
 from ligerdiag.analysis.def_use import find_moves
 from ligerdiag.analysis.evaluated_pair import Evaluator
-from ligerdiag.analysis.evaluation.parts import Parts, follow_parts
+from ligerdiag.analysis.evaluation.pieces import Pieces, follow_pieces
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.reaching_definitions import find_origins, find_same_elements
 from ligerdiag.analysis.writes import find_hidden_writes
@@ -157,8 +157,8 @@ def test_pieces_of_a_concatenation_are_told_apart_behind_every_elementwise_opera
     entry = builder.computation("entry")
     root_operands = [builder.add(entry, "parameter")]
     builder.add(entry, opcode, root_operands)
-    parts = Parts((4,), 0, (2, 4), (1, 2))
-    assert follow_parts(read_root(builder), [parts]) == parts
+    parts = Pieces((4,), 0, (2, 4), (1, 2))
+    assert follow_pieces(read_root(builder), [parts]) == parts
 
 
 def write_filled(steps: Sequence[str]) -> Builder:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, unite
-from ligerdiag.analysis.evaluation.parts import ArrayRegion, PartedValue, Parts, follow_parts
+from ligerdiag.analysis.evaluation.pieces import ArrayRegion, Pieces, PiecewiseLabels, follow_pieces
 from ligerdiag.analysis.writes import Frames
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
@@ -149,19 +149,19 @@ class LabelMemory:
     """The reads that get a mark of luck."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
     """Slice number to set; empty sets are missing."""
-    parts: dict[int, Parts] = field(default_factory=dict[int, Parts])
+    pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
     """Slice number to the pieces of its value, where known."""
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
     journal: dict[int, Labels] | None = None
     """While a loop or branch runs: slice number to its set before the first change."""
 
-    def put(self, number: int, value: PartedValue) -> None:
+    def put(self, number: int, value: PiecewiseLabels) -> None:
         """Defines a slice."""
-        if isinstance(value, Parts):
-            self.parts[number] = value
+        if isinstance(value, Pieces):
+            self.pieces[number] = value
             value = value.union
-        elif self.parts:
-            self.parts.pop(number, None)
+        elif self.pieces:
+            self.pieces.pop(number, None)
         self._set(number, value)
         if self.raw:
             self.raw.pop(number, None)
@@ -189,35 +189,35 @@ class LabelMemory:
         reads = self.unordered.get(reader.id, ())
         return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
-    def find_parts(self, number: int, reader: HloInstruction, operand: int) -> Parts | None:
+    def find_pieces(self, number: int, reader: HloInstruction, operand: int) -> Pieces | None:
         """Returns the pieces of this slice's value as the reader of this operand sees them, with marks on the
         overwritten ones.
         """
-        parts, value = self.parts.get(number), reader.operands[operand]
+        pieces, value = self.pieces.get(number), reader.operands[operand]
         for one in self.unordered.get(reader.id, ()):
             if one.region is not None and (one.operand, one.lucky.slice_number) == (operand, number):
-                before = self.sets.get(number, 0) if parts is None else parts
-                parts = one.region.replace(before, 0, self.space.mark(one.lucky))
-        if parts is None:
+                before = self.sets.get(number, 0) if pieces is None else pieces
+                pieces = one.region.replace(before, 0, self.space.mark(one.lucky))
+        if pieces is None:
             return None
         bitcasts: list[HloInstruction] = []
         while value.opcode == "bitcast":
             bitcasts.append(value)
             value = value.operands[0]
-        while parts.shape != tuple(value.shape.dimensions):
+        while pieces.shape != tuple(value.shape.dimensions):
             if not bitcasts:
                 return None
             value = bitcasts.pop()  # a slice of the bitcast was overwritten
         for bitcast in reversed(bitcasts):
-            seen = follow_parts(bitcast, [parts])
-            if not isinstance(seen, Parts):
+            seen = follow_pieces(bitcast, [pieces])
+            if not isinstance(seen, Pieces):
                 return None
-            parts = seen
-        return parts
+            pieces = seen
+        return pieces
 
     def settle(self, number: int, labels: Labels) -> None:
         """Sets the slice's value where alternative paths through the program meet."""
-        self.parts.pop(number, None)
+        self.pieces.pop(number, None)
         if labels:
             self.sets[number] = labels
         else:
@@ -228,10 +228,10 @@ class LabelMemory:
         for number in write.slices:
             for hit in self.overlapping(number):
                 before = self.sets.get(hit, 0)
-                parts = self.parts.pop(hit, None)
+                pieces = self.pieces.pop(hit, None)
                 if write.region is not None and hit == number:
-                    self.parts[hit] = write.region.replace(parts or before, dropped, added)
-                    self._set(hit, self.parts[hit].union)
+                    self.pieces[hit] = write.region.replace(pieces or before, dropped, added)
+                    self._set(hit, self.pieces[hit].union)
                 else:
                     self._set(hit, before | added if write.partial or hit != number else before & ~dropped | added)
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)

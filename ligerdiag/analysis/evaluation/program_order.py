@@ -17,7 +17,7 @@
   never runs (see `hlo.fixed_values`) do nothing.
 - Each result of a collective of several operands depends on its own operand.
 - A slice of a concatenation depends on the pieces from which it takes elements, also after further operations (see
-  `parts`): XLA computes these alone, and the evaluation of the schedule follows them as far.
+  `pieces`): XLA computes these alone, and the evaluation of the schedule follows them as far.
 - A program that was read from HLO may have fusions: fused instructions are evaluated one by one, and results have their
   own storage.
 
@@ -49,7 +49,14 @@ from ligerdiag.analysis.evaluation.labels import (
     transfer_call,
     unite,
 )
-from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, ArrayRegion, PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.evaluation.pieces import (
+    ALL_REDUCES,
+    ArrayRegion,
+    Pieces,
+    PiecewiseLabels,
+    follow_pieces,
+    union_of,
+)
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import is_shard_edge, takes_operands_apart
@@ -186,7 +193,7 @@ class _Evaluation:
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
     """Storage index to its nearest tagged operations upstream."""
-    _pieces: dict[int, Parts] = field(default_factory=dict[int, Parts])
+    _pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
     """Storage index to the sets of a concatenation's pieces."""
     _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
         default_factory=dict[tuple[TagPath, int], tuple[HiddenWrite, ...]]
@@ -319,10 +326,10 @@ class _Evaluation:
         labels |= started
         if self.undecided & labels and (ended := self._find_ended(instruction, operands)):
             labels, pieces, started = labels & ~ended, None, started & ~ended
-        if opcode in _ONE_ARRAY or isinstance(pieces, Parts):
+        if opcode in _ONE_ARRAY or isinstance(pieces, Pieces):
             value = len(self._storage)
             self._storage.append(labels)
-            if isinstance(pieces, Parts):
+            if isinstance(pieces, Pieces):
                 self._pieces[value] = pieces.add(started)
         elif opcode in _OPERANDWISE and takes_operands_apart(instruction):
             sets = self._read_as_it_was(instruction, operands)
@@ -349,10 +356,10 @@ class _Evaluation:
             return self.undecided & ~(one & other)
         return 0
 
-    def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PartedValue:
+    def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PiecewiseLabels:
         """Returns the set of a concatenation, or of a value made from one, in pieces where known."""
         known = [self._pieces.get(value, self._storage[value]) for value in operands if isinstance(value, int)]
-        found = follow_parts(instruction, known)
+        found = follow_pieces(instruction, known)
         return unite(map(union_of, known)) if found is None else found
 
     def _keep_pieces(self, operands: list[StoredValue], results: tuple[StoredValue, ...], started: Labels) -> None:

@@ -34,7 +34,7 @@ from ligerdiag.analysis.evaluation.memory import (
     UnorderedReads,
     find_read_place,
 )
-from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.evaluation.pieces import ALL_REDUCES, Pieces, PiecewiseLabels, follow_pieces, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import find_start, takes_operands_apart
@@ -96,7 +96,7 @@ class ScheduleEvaluation:
     """Slice number to the writes that overwrite another part of it in each iteration, and whose part has tags."""
     _lucky: Labels = field(init=False)
     """All marks of lucky reads."""
-    _parting: frozenset[int] = field(init=False)
+    _reads_pieces: frozenset[int] = field(init=False)
     """Ids of the readers that are lucky about some of the elements that they read."""
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
@@ -112,7 +112,7 @@ class ScheduleEvaluation:
         self.memory = LabelMemory(self.module, self.places, self.space, self.unordered)
         unordered = [one for some in self.unordered.values() for one in some]
         self._lucky = unite(self.space.mark(one.lucky) for one in unordered)
-        self._parting = frozenset(one.lucky.reader for one in unordered if one.region is not None)
+        self._reads_pieces = frozenset(one.lucky.reader for one in unordered if one.region is not None)
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
             for number in write.slices if write.distinct_per_iteration and write.slice_tags else ():
@@ -205,8 +205,8 @@ class ScheduleEvaluation:
             for number in self.places.locate(instruction) if raced else ():  # the start's own bytes
                 self.memory.put(number, self.memory.sets.get(number, 0) | raced)
         value = None
-        if self.memory.parts or instruction.id in self._parting or instruction.opcode == "concatenate":
-            value = follow_parts(instruction, self._parted(instruction, reads))
+        if self.memory.pieces or instruction.id in self._reads_pieces or instruction.opcode == "concatenate":
+            value = follow_pieces(instruction, self._list_piecewise(instruction, reads))
         if value is not None:
             labels = union_of(value)
         labels |= self._find_starting(instruction, instruction, reads)
@@ -220,21 +220,21 @@ class ScheduleEvaluation:
             self._define(instruction, labels)
         self.record(instruction, instruction, labels, reads)
 
-    def _parted(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PartedValue]:
+    def _list_piecewise(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PiecewiseLabels]:
         """Returns the operands' sets, in pieces where known."""
-        values: list[PartedValue] = [0] * len(instruction.operands)
+        values: list[PiecewiseLabels] = [0] * len(instruction.operands)
         for number, place, labels in reads:
-            parts = self.memory.find_parts(place, instruction, number)
-            if parts is None:
+            pieces = self.memory.find_pieces(place, instruction, number)
+            if pieces is None:
                 values[number] = union_of(values[number]) | labels
             else:
-                values[number] = parts.add(labels & ~parts.union)
+                values[number] = pieces.add(labels & ~pieces.union)
         return values
 
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
         """Defines the results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
         marks = self.find_started(collective)
-        sets = self._parted(collective, reads)
+        sets = self._list_piecewise(collective, reads)
         if collective.opcode not in ALL_REDUCES:
             sets = [union_of(one) for one in sets]
         for index, number in self.places.buffers.definitions.get(collective.id, ()):
@@ -285,12 +285,14 @@ class ScheduleEvaluation:
 
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction)
-        parts = self._find_parts(instruction, reads) if self.memory.parts or instruction.id in self._parting else {}
-        summary = None if parts or self._reads_distinct_slice(reads) else self.fusions.find(instruction)
+        pieces = (
+            self._find_pieces(instruction, reads) if self.memory.pieces or instruction.id in self._reads_pieces else {}
+        )
+        summary = None if pieces or self._reads_distinct_slice(reads) else self.fusions.find(instruction)
         if summary is not None and self._started.isdisjoint(summary.computed):
             self._run_summarized(instruction, summary, reads)
             return
-        leaves = FusionEvaluator(self.module, self, instruction, reads, parts).run()
+        leaves = FusionEvaluator(self.module, self, instruction, reads, pieces).run()
         marks = self.marked.get(instruction.id, 0)
         for number, value in self._place_leaves(instruction, leaves):
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
@@ -318,11 +320,11 @@ class ScheduleEvaluation:
                 labels &= ~(self.space.fresh(write.write) << depth)
         return labels
 
-    def _find_parts(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> dict[int, Parts]:
+    def _find_pieces(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> dict[int, Pieces]:
         return {
             number: found
             for number, place, _ in reads
-            if (found := self.memory.find_parts(place, instruction, number)) is not None
+            if (found := self.memory.find_pieces(place, instruction, number)) is not None
         }
 
     def _run_summarized(self, fusion: HloInstruction, summary: FusionSummary, reads: tuple[Read, ...]) -> None:
@@ -335,7 +337,9 @@ class ScheduleEvaluation:
         for number, combination in summary.results:
             self.memory.put(number, united[combination] | marks)
 
-    def _place_leaves(self, fusion: HloInstruction, leaves: list[PartedValue]) -> Iterable[tuple[int, PartedValue]]:
+    def _place_leaves(
+        self, fusion: HloInstruction, leaves: list[PiecewiseLabels]
+    ) -> Iterable[tuple[int, PiecewiseLabels]]:
         """Returns the slices that the fusion defines, each with the set of its leaf."""
         definitions, places = self.places.buffers.definitions.get(fusion.id), self.places.locate(fusion)
         if not definitions:
@@ -351,14 +355,14 @@ class ScheduleEvaluation:
         operands = [0] * len(instruction.operands)
         for number, _, labels in reads:
             operands[number] |= labels
-        product = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
+        product = follow_pieces(instruction, self._list_piecewise(instruction, reads)) if self.memory.pieces else None
         labels = self.call_fused(instruction, operands) | self.carried.get(instruction.id, 0)
         self._define(instruction, labels)
-        if isinstance(product, Parts):
+        if isinstance(product, Pieces):
             self._define_product(instruction, product)
         self.record(instruction, instruction, labels, reads)
 
-    def _define_product(self, call: HloInstruction, product: Parts) -> None:
+    def _define_product(self, call: HloInstruction, product: Pieces) -> None:
         """Defines the first result of a library's product in pieces."""
         started = self.find_started(call)
         for index, number in self.places.buffers.definitions.get(call.id, ()):

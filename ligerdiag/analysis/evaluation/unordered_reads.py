@@ -14,7 +14,7 @@ a change: XLA merges an author's computation with another one of equal value, an
 reads are not lucky:
 
 - a read of elements other than those that the kernel certainly overwrites, where these are known; if a read takes both,
-  values computed from the overwritten ones are lucky, as far as `parts` can tell them apart;
+  values computed from the overwritten ones are lucky, as far as `pieces` can tell them apart;
 - a read that only names a value or passes it to a computation, and a read of an operand that a kernel does not touch.
 
 A kernel that overwrites a value that another one overwrites counts as a reader, even if it never loads it: the later of
