@@ -22,7 +22,7 @@ A custom call passes labels on by the same rule in both programs:
   other one: the kernel may have computed it from other kernels' results, but their bytes are elsewhere. Marks
   propagate.
 
-Most of a large schedule does not depend on any kernel. An instruction is *quiet* if its operands have no labels, and no
+Most of a large schedule does not depend on any kernel. An instruction is *inert* if its operands have no labels, and no
 label starts at it or in a computation that it calls. Its result has no labels, and its computations need not be
 followed; an operation that the caller wants to see is seen nevertheless.
 """
@@ -307,21 +307,21 @@ def is_one_choice(instruction: HloInstruction) -> bool:
 
 _SPREADS = having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
-"""Opcodes that are never quiet: they run computations, or change memory in other ways."""
+"""Opcodes that are never inert: they run computations, or change memory in other ways."""
 _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 """Opcodes of fused instructions that compute nothing."""
 
 
 @dataclass(slots=True, eq=False)
-class QuietOnes:
-    """Finds the instructions of one evaluation that are quiet if their operands have no labels."""
+class InertInstructions:
+    """Finds the instructions of one evaluation that are inert if their operands have no labels."""
 
     module: HloModule
     started: frozenset[int]
     """Ids of the instructions, scheduled or fused, where a label starts."""
     wanted: frozenset[TagPath]
     """Operations that the caller wants to see."""
-    _loud: frozenset[int] = field(init=False)
+    _active: frozenset[int] = field(init=False)
     """Ids of the computations with a kernel call, a starting label or a wanted operation in them or nested in them."""
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
@@ -339,20 +339,20 @@ class QuietOnes:
         deep = [caller for caller in callers if not module.computations[caller].sequence]
         starting = [homes[number].id for number in self.started if number in homes]
         calling = [home.id for home, _ in module.iterate_custom_calls()]
-        self._loud = frozenset(search([*calling, *starting, *deep], self._list_callers))
+        self._active = frozenset(search([*calling, *starting, *deep], self._list_callers))
 
     def _list_callers(self, number: int) -> list[int]:
         """Lists the ids of the computations that call this one."""
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
-    def may_be(self, instruction: HloInstruction) -> bool:
-        """Returns whether this scheduled instruction is quiet if its operands have no labels."""
-        if instruction.opcode == "fusion" and instruction.called_computations[0] in self._loud:
+    def is_inert(self, instruction: HloInstruction) -> bool:
+        """Returns whether this scheduled instruction is inert if its operands have no labels."""
+        if instruction.opcode == "fusion" and instruction.called_computations[0] in self._active:
             return False
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Lists the wanted operations that a quiet instruction runs."""
+        """Lists the wanted operations that an inert instruction runs."""
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])
         return [instruction] if self.module.tags.get(instruction.id) in self.wanted else []

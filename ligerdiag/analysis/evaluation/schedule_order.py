@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionEvaluator, FusionSummaries, FusionSummary
-from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, QuietOnes, transfer_call, unite
+from ligerdiag.analysis.evaluation.labels import Confluence, InertInstructions, Labels, LabelSpace, transfer_call, unite
 from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices, is_made_outside
 from ligerdiag.analysis.evaluation.memory import (
     Actual,
@@ -89,7 +89,7 @@ class ScheduleEvaluation:
     _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _started: frozenset[int] = field(init=False)
     """Ids of the instructions where labels or marks start."""
-    _quiet: QuietOnes = field(init=False)
+    _inert: InertInstructions = field(init=False)
     _made_outside: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
     """A write and a slice of memory to whether each iteration overwrites another part of it, and nothing else does."""
     _distinct_slices: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
@@ -107,7 +107,7 @@ class ScheduleEvaluation:
         self._by_call = defaultdict(list)
         self._started = frozenset((*self.carried, *self.marked, *self.unordered))
         wanted = self.wanted if self.records else frozenset[TagPath]()
-        self._quiet = QuietOnes(self.module, self._started.union(self._list_raced_dones()), wanted)
+        self._inert = InertInstructions(self.module, self._started.union(self._list_raced_dones()), wanted)
         self.places = self.fusions.places
         self.memory = LabelMemory(self.module, self.places, self.space, self.unordered)
         unordered = [one for some in self.unordered.values() for one in some]
@@ -144,7 +144,7 @@ class ScheduleEvaluation:
     def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
         is_known = self._entered.get(computation.id) is prefix  # a loop's body, say
         self._entered[computation.id] = prefix
-        standing, places, quiet = self.memory.sets.keys(), self.places, self._quiet
+        standing, places, inert = self.memory.sets.keys(), self.places, self._inert
         for instruction in computation.sequence or computation.instructions:
             opcode = instruction.opcode
             if opcode in _SILENT:
@@ -153,7 +153,7 @@ class ScheduleEvaluation:
                 frames = self._frames[instruction.id]
             else:
                 frames = self._frames[instruction.id] = (*prefix, Frame(computation, instruction))
-            if standing.isdisjoint(places.list_read(instruction)) and quiet.may_be(instruction):
+            if standing.isdisjoint(places.list_read(instruction)) and inert.is_inert(instruction):
                 self._pass_over(instruction)
                 continue
             match opcode:
@@ -180,10 +180,10 @@ class ScheduleEvaluation:
                     self._compute(instruction, frames)
 
     def _pass_over(self, instruction: HloInstruction) -> None:
-        """Clears the slices that a quiet instruction defines, and records wanted operations."""
+        """Clears the slices that an inert instruction defines, and records wanted operations."""
         for number in self.places.list_defined(instruction):
             self.memory.put(number, 0)
-        sought = self._quiet.list_sought(instruction)
+        sought = self._inert.list_sought(instruction)
         if sought:
             reads = tuple([(operand, place, 0) for operand, place in self.places.list_operands(instruction)])
             for operation in sought:
