@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite, WriteCoverage
-from ligerdiag.hlo.dataflow import Dataflow, Through
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.reach import Reach, find_reach
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
-_PASSED = Through(bitcasts=True, barriers=True, tuples=True)
+_PASSED = PassThrough(bitcasts=True, barriers=True, tuples=True)
 
 
 def find_dependents(
@@ -43,8 +43,8 @@ def name_reached(context: Context, reach: Reach) -> tuple[str, ...]:
 def find_unlooked(context: Context) -> Mapping[str, str]:
     """Maps outputs of the program to the reason why they may hold what nobody has written: a line.
 
-    A kernel may read an output of its own there before anything is written, and neither its addresses nor anything else that
-    is known without numbers says whether it does.
+    A kernel may read an output of its own there before anything is written, and neither its addresses nor anything else
+    that is known without numbers says whether it does.
     """
     found: dict[str, str] = {}
     for call, effects in context.calls:

@@ -21,7 +21,7 @@ from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Dataflow, Positions, Through, is_shard_edge
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Positions, is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.roundings import find_rounding_pairs
@@ -293,7 +293,7 @@ def _find_rows(call: HloInstruction, write: HiddenWrite, effects_of: EffectsOf) 
     return None if span is None else find_rows(call.operands[write.operand].shape, span)
 
 
-_WAYS = Through(tuples=True, calls=True, branches=True, loop_entry=True, arguments=True)
+_CALL_PATHS = PassThrough(tuples=True, calls=True, branches=True, loop_entry=True, arguments=True)
 
 
 def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
@@ -307,7 +307,7 @@ def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
         if value.opcode != "parameter":
             return False
         value = outer.instruction.operands[value.proto.parameter_number]
-    return Dataflow(module, _WAYS).find_definition(value)[0].opcode != "bitcast"
+    return Dataflow(module, _CALL_PATHS).find_definition(value)[0].opcode != "bitcast"
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:

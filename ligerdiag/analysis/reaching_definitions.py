@@ -35,7 +35,7 @@ from types import MappingProxyType
 
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
 from ligerdiag.hlo.counters import runs_once
-from ligerdiag.hlo.dataflow import Dataflow, Definition, Position, Through, look_through
+from ligerdiag.hlo.dataflow import Dataflow, Definition, PassThrough, Position, look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath, is_added_barrier
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, count_elements, is_tuple
@@ -399,11 +399,11 @@ def _attributes(instruction: HloInstruction) -> bytes:
     return stripped.SerializeToString(deterministic=True)
 
 
-_NAMES = Through(bitcasts=True, tuples=True, arguments=True, shards=True)
-_MADE_FROM = Through(
+_NAMES = PassThrough(bitcasts=True, tuples=True, arguments=True, shards=True)
+_MADE_FROM = PassThrough(
     barriers=True, tuples=True, calls=True, branches=True, loop_entry=True, loop_back=True, arguments=True, shards=True
 )
-_ADDRESSES = Through(bitcasts=True, barriers=True, tuples=True)
+_ADDRESSES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 _PART_OF = frozenset({"slice", "dynamic-slice"})
 
 type _Node = tuple[Frames, ShapeIndex]

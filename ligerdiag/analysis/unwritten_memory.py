@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import CallEffects, OperandUse, ReadsBeforeWrite
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
-from ligerdiag.hlo.dataflow import Dataflow, Through
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves
 
-_NAMES = Through(bitcasts=True, barriers=True, tuples=True)
+_NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

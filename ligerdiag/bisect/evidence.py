@@ -13,7 +13,7 @@ from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.bisect.snapshots import Judgement
 from ligerdiag.bisect.synthetic_schedules import SchedulePolicy
-from ligerdiag.hlo.dataflow import Dataflow, Position, Through, find_way, search
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, find_way, search
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, render_shape
@@ -41,7 +41,7 @@ class ValuePaths:
     _flow: Dataflow = field(init=False)
 
     def __post_init__(self) -> None:
-        self._flow = Dataflow(self.module, Through(tuples=True, fusions=True, loop_back=True, arguments=True))
+        self._flow = Dataflow(self.module, PassThrough(tuples=True, fusions=True, loop_back=True, arguments=True))
 
     def find(
         self,

@@ -13,7 +13,7 @@ The result is an upper bound: it ignores which elements are read, and when.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ligerdiag.hlo.dataflow import Dataflow, Through, is_partitioned, is_shard_edge, search, takes_operands_apart
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, is_partitioned, is_shard_edge, search, takes_operands_apart
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
@@ -65,7 +65,7 @@ class _Steps:
     def __init__(self, module: HloModule, list_dependents: Dependents | None) -> None:
         self._module, self._list_dependents = module, list_dependents
         self._instructions = {one.id: one for one in module.instructions}
-        self._flow = Dataflow(module, Through(bitcasts=True, barriers=True, tuples=True))
+        self._flow = Dataflow(module, PassThrough(bitcasts=True, barriers=True, tuples=True))
 
     def list_next(self, node: _Node) -> Iterator[_Node]:
         number, leaf = node

@@ -1,25 +1,23 @@
-"""Pairs of values that are alive at the same time and stand in the same bytes, from the schedule and the buffer assignment.
+"""Pairs of values that are alive at the same time and stand in the same bytes, from the schedule and the buffer
+assignment.
 
-One walk over the schedule runs every computation on the bytes of the assignment. Bytes hold the name of the value that was
-written there last; a name is the position that defines the value, as XLA's buffer assignment lists it (`dataflow`).
+One walk over the schedule runs every computation on the bytes of the assignment. Bytes hold the name of the value that
+was written there last; a name is the position that defines the value, as XLA's buffer assignment lists it (`dataflow`).
 
-(1) An instruction reads the values of its operands, and then writes those of its results. A read must find the value that
-    the operand means. If it finds another one, both were alive: the *lost* value, which is still read, and the *other* one.
-    So a consumer may write over the operand that it reads last, and over no other value that is read later.
-(2) Two results of one instruction in the same bytes are written at once: neither can be read. Results that are one
-    value inside of a fusion may share them.
-(3) A result that stands in a part of an operand's bytes, or begins elsewhere, is written while the operand is still read. So
-    is one in the very same bytes, if elements of the operand are needed for other elements of the result (`overwriting`).
-(4) What only passes a value on (tuples, bitcasts, calls, barriers, the done of a start) keeps its name. The state of a loop
-    has one name from the entry to the result, and a conditional's result one for all branches: to rename is not to write.
-    The body of a loop must leave every element of the state in place, and so must its condition. After a conditional, bytes
-    hold what each branch may have left there.
-(5) A done reads what its start has read: an operand stays until then, unless the start itself writes over it.
-(6) At the end stand the results, and each argument that the caller keeps, as it came.
-(7) An output is wrong if it may depend on a read that found another value: by operands, by leaf of a loop's state, and by
-    predicates.
-Not modelled: what a kernel overwrites behind XLA's back. Nothing is said of values without bytes, and of computations that
-are applied or fused.
+(1) An instruction reads the values of its operands, and then writes those of its results. A read must find the value
+that the operand means. If it finds another one, both were alive: the *lost* value, which is still read, and the *other*
+one. So a consumer may write over the operand that it reads last, and over no other value that is read later. (2) Two
+results of one instruction in the same bytes are written at once: neither can be read. Results that are one value inside
+of a fusion may share them. (3) A result that stands in a part of an operand's bytes, or begins elsewhere, is written
+while the operand is still read. So is one in the very same bytes, if elements of the operand are needed for other
+elements of the result (`overwriting`). (4) What only passes a value on (tuples, bitcasts, calls, barriers, the done of
+a start) keeps its name. The state of a loop has one name from the entry to the result, and a conditional's result one
+for all branches: to rename is not to write. The body of a loop must leave every element of the state in place, and so
+must its condition. After a conditional, bytes hold what each branch may have left there. (5) A done reads what its
+start has read: an operand stays until then, unless the start itself writes over it. (6) At the end stand the results,
+and each argument that the caller keeps, as it came. (7) An output is wrong if it may depend on a read that found
+another value: by operands, by leaf of a loop's state, and by predicates. Not modelled: what a kernel overwrites behind
+XLA's back. Nothing is said of values without bytes, and of computations that are applied or fused.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,9 +31,9 @@ from ligerdiag.hlo.dataflow import (
     PASSED_ON,
     Dataflow,
     Definition,
+    PassThrough,
     Position,
     Positions,
-    Through,
     find_start,
     search,
     takes_operands_apart,
@@ -49,9 +47,13 @@ _LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _WAITS = having(Trait.DONE, Trait.UPDATE)
 _MOST_STEPS = 20
-"""Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its own."""
+"""Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its
+own.
+"""
 _MOST_ROUNDS = 8
-"""Times that a loop's body is walked over for what depends on a wrong read; what still changes then is all of its state."""
+"""Times that a loop's body is walked over for what depends on a wrong read; what still changes then is all of its
+state.
+"""
 _MOST_PAIRS = 64
 """Pairs that are told apart. A module with more has one of them for all others."""
 
@@ -215,8 +217,9 @@ class _Pair:
 
 
 class _Joined:
-    """The definitions of an assignment, and one more wherever a loop or a conditional joins several values: XLA lists these,
-    and a file, or an assignment that is worked out from XLA's rules, may lack them."""
+    """The definitions of an assignment, and one more wherever a loop or a conditional joins several values: XLA lists
+    these, and a file, or an assignment that is worked out from XLA's rules, may lack them.
+    """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
         self._module: Final = module
@@ -272,7 +275,7 @@ class _Walk:
         self._slices: Final = buffers.slices
         self._definitions: Final = buffers.definitions
         self._positions = Positions(module, buffers)
-        self._flow = Dataflow(module, Through(tuples=True))
+        self._flow = Dataflow(module, PassThrough(tuples=True))
         self._places = {(one, index): number for one, found in buffers.definitions.items() for index, number in found}
         self._names: dict[Definition, Definition] = {}
         """Other names of one value, (2) and (4)."""

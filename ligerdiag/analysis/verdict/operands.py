@@ -30,15 +30,15 @@ from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
-from ligerdiag.hlo.dataflow import Dataflow, Position, Through
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
+RENAMED = PassThrough(bitcasts=True, tuples=True, fusions=True)
 """Operations that leave a value's bytes in place."""
-_WHOLE = Through(bitcasts=True, tuples=True, arguments=True, asynchronous=True)
+_WHOLE = PassThrough(bitcasts=True, tuples=True, arguments=True, asynchronous=True)
 _GATHERS = having(Trait.GATHERS)
 _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 
@@ -145,7 +145,7 @@ class Operands:
     def _barriers(self) -> Mapping[int, tuple[TagPath, ...]]:
         """The last tag of each of the author's barriers to the tags of the operations that go through it."""
         program, found = self.evaluator.program, dict[int, tuple[TagPath, ...]]()
-        flow = Dataflow(program, Through(bitcasts=True, barriers=True, tuples=True))
+        flow = Dataflow(program, PassThrough(bitcasts=True, barriers=True, tuples=True))
         for one in program.instructions:
             path = program.tags.get(one.id, ())
             if one.opcode in _BARRIERS and path:

@@ -31,12 +31,12 @@ from ligerdiag.analysis.races import RacedRead
 from ligerdiag.analysis.verdict.comparison import Cause, OutputVerdict
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Dataflow, Position, Positions, Through, search
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, Positions, search
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex, count_elements, iterate_leaf_shapes, iterate_leaves
 from ligerdiag.model.findings import Verdict
 
-_NAMES = Through(bitcasts=True, barriers=True, tuples=True)
+_NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 _COPIED_FROM = replace(_NAMES, fusions=True, arguments=True)
 _MIXED_UP = 3
 """Number of arguments in whose place one value is returned."""
