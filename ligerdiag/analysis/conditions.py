@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.writes import Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, search, takes_operands_apart
 from ligerdiag.hlo.fixed_values import PRED, surely_runs

@@ -16,8 +16,8 @@ from ligerdiag.analysis.evaluation.carriers import (
     find_lost,
 )
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
+from ligerdiag.analysis.evaluation.label_memory import Actual, ActualWrite, Places
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, Places
 from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended

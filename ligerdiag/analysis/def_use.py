@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.memory import ActualWrite, Occurrence
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite, Occurrence
 from ligerdiag.analysis.reaching_definitions import find_origins, find_scheduled_operand
 from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
 from ligerdiag.hlo.dataflow import Definition, Positions

@@ -7,8 +7,8 @@ from functools import cached_property
 
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
+from ligerdiag.analysis.evaluation.label_memory import Actual, ActualWrite, LuckyRead, UnorderedReads
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.evaluation.memory import Actual, ActualWrite, LuckyRead, UnorderedReads
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_rows
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended

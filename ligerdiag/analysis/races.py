@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ligerdiag.analysis.command_buffers import CommandBuffer, find_command_buffers, find_unordered
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.writes import Frame
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions

@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 
 from ligerdiag.analysis.def_use import Overwritten, ValueReaders
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
-from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.dataflow import Definition, find_way, list_operands, search, takes_operands_apart
 from ligerdiag.hlo.module import HloComputation, HloInstruction

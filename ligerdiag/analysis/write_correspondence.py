@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ligerdiag.analysis.conditions import find_conditional_writes
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.evaluation.labels import LabelSpace
 from ligerdiag.analysis.evaluation.loop_slices import takes_distinct_slices
-from ligerdiag.analysis.evaluation.memory import ActualWrite
 from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.reaching_definitions import find_inlined, find_scheduled_operand, number_inlined

@@ -1,8 +1,8 @@
 """Computes the effects of one custom call, whatever its target.
 
-A call that carries a kernel does what the kernel's IR says. For any other, `ligerdiag.hlo.custom_calls` lists the targets
-that only read their operands and write their outputs. A target that it does not list is UNKNOWN, unless the user declares
-it (`declared`).
+A call that carries a kernel does what the kernel's IR says. For any other, `ligerdiag.hlo.custom_calls` lists the
+targets that only read their operands and write their outputs. A target that it does not list is UNKNOWN, unless the
+user declares it (`declared`).
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
-from ligerdiag.effects.mosaic.module import tell_apart
+from ligerdiag.effects.mosaic.mosaic_effects import tell_apart
 from ligerdiag.effects.payload import (
     LaunchConfiguration,
     NoIrError,
@@ -135,7 +135,7 @@ def compute_call_effects(
 
 
 def _compute_mosaic_effects(target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    from ligerdiag.effects.mosaic.module import compute_mosaic_effects
+    from ligerdiag.effects.mosaic.mosaic_effects import compute_mosaic_effects
 
     effects = compute_mosaic_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
     if effects.kernel != target:

@@ -21,7 +21,13 @@ from ligerdiag.codec import FieldError, encode_record, parse_object, read_str
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import CustomCall, compute_call_effects, explain_untrusted, find_aliased, needs_parser
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
-from ligerdiag.effects.worker import EFFECTS_WORKER, make_effects_job, make_module_job, parse_effects, render_effects
+from ligerdiag.effects.effects_worker import (
+    EFFECTS_WORKER,
+    make_effects_job,
+    make_module_job,
+    parse_effects,
+    render_effects,
+)
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes

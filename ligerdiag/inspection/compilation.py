@@ -15,8 +15,8 @@ from ligerdiag.analysis.context import Context, compute_context, compute_context
 from ligerdiag.analysis.dependents import find_unlooked
 from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
-from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
-from ligerdiag.analysis.explain.shared_bytes import describe_must_share
+from ligerdiag.analysis.explain.schedule_view_builder import compute_schedule_view
+from ligerdiag.analysis.explain.shared_bytes_text import describe_must_share
 from ligerdiag.analysis.lost_refs import find_lost_refs
 from ligerdiag.analysis.provenance import compute_tags, forget_entered
 from ligerdiag.analysis.shared_branches import part_branches
@@ -30,9 +30,9 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
+from ligerdiag.effects.effects_worker import EFFECTS_WORKER
 from ligerdiag.effects.isolated import TIMEOUT as EFFECTS_TIMEOUT
 from ligerdiag.effects.isolated import WORKER_MEMORY, CallEffectsReader
-from ligerdiag.effects.worker import EFFECTS_WORKER
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment

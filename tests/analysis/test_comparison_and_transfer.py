@@ -2,8 +2,8 @@
 
 import pytest
 
+from ligerdiag.analysis.evaluation.label_memory import LuckyRead
 from ligerdiag.analysis.evaluation.labels import LabelSpace, transfer_call
-from ligerdiag.analysis.evaluation.memory import LuckyRead
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access, CallEffects

@@ -3,7 +3,7 @@
 import pytest
 
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries, FusionSummary
-from ligerdiag.analysis.evaluation.memory import Places
+from ligerdiag.analysis.evaluation.label_memory import Places
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.conftest import Programs, inspect_all

@@ -1,8 +1,8 @@
 """A module as text, for people."""
 
+from ligerdiag.hlo.hlo_text import HloText
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.hlo.text import HloText
 from tests.hlo.building import Builder, array, tuple_of
 
 

@@ -1,6 +1,6 @@
 """One view for several programs: what they do not agree in is unknown."""
 
-from ligerdiag.analysis.explain.schedule_view import compute_schedule_view
+from ligerdiag.analysis.explain.schedule_view_builder import compute_schedule_view
 from ligerdiag.inspection.coverage import join_views
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import AccessKind, ReadKind, ScheduleView

@@ -1,6 +1,6 @@
 """Where the values of a schedule stand, as evaluations ask for it."""
 
-from ligerdiag.analysis.evaluation.memory import Places
+from ligerdiag.analysis.evaluation.label_memory import Places
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.parse import parse_hlo
 from tests.hlo.building import Builder, find

@@ -3,7 +3,7 @@
 import pytest
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.evaluation.memory import LuckyRead
+from ligerdiag.analysis.evaluation.label_memory import LuckyRead
 from tests.analysis.by_hand import Program, judge, verdicts
 from tests.hlo.building import array, tuple_of
 
@@ -23,8 +23,9 @@ def write_twins() -> Program:
 
 
 def write_schedule(order: str) -> Program:
-    """One negation for both, and what the letters say: k(ernel), y = |h|, c(opy of h, which y reads then), e(dge from what
-    was last to what comes next), u(pdate of h in place, which y reads then), s(tart and) d(one) of y."""
+    """One negation for both, and what the letters say: k(ernel), y = |h|, c(opy of h, which y reads then), e(dge from
+    what was last to what comes next), u(pdate of h in place, which y reads then), s(tart and) d(one) of y.
+    """
     schedule = Program()
     callee = schedule.computation("callee")
     if "s" in order:

@@ -1,5 +1,6 @@
-"""Real compiles by other versions of JAX and Triton. Their environments are a gigabyte or more each: a test runs where its
-environment is in the cache already, or LIGERDIAG_TEST_TOOLCHAINS=create allows it to be made."""
+"""Real compiles by other versions of JAX and Triton. Their environments are a gigabyte or more each: a test runs where
+its environment is in the cache already, or LIGERDIAG_TEST_TOOLCHAINS=create allows it to be made.
+"""
 
 import importlib
 import os
@@ -42,7 +43,7 @@ class OnlyThese:
             raise ModuleNotFoundError(f"no toolchain has `{name}`")
 
 sys.meta_path.insert(0, OnlyThese())
-for module in ("ligerdiag.compile.worker", "ligerdiag.effects.worker"):
+for module in ("ligerdiag.compile.worker", "ligerdiag.effects.effects_worker"):
     runpy.run_module(module)["prepare"]()
 """
 
@@ -117,7 +118,9 @@ def test_a_program_over_devices_is_judged_where_xla_does_not_say_how_outputs_are
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["seed", "0.6"])
 def test_what_is_computed_again_misses_the_dropped_kernel_with_older_versions_too(name: str) -> None:
-    """JAX 0.4 splits a body by another function, and ties tangents to results; before 0.7 calls of functions have no tag."""
+    """JAX 0.4 splits a body by another function, and ties tangents to results; before 0.7 calls of functions have no
+    tag.
+    """
     require(name)
     programs = CASES.parent / "tests" / "analysis" / "programs" / "checkpointed.py"
     cases = check(CheckOptions(selectors=(str(programs),), toolchain=name, replay=False)).cases

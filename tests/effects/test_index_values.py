@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ligerdiag.effects.launches.accessed_bytes import BINARY, compute_binary, convert
 from ligerdiag.effects.launches.byte_runs import (
     ByteRuns,
     concatenate,
@@ -41,7 +42,6 @@ from ligerdiag.effects.launches.index_values import (
     make_scalar,
     make_splat,
 )
-from ligerdiag.effects.launches.memory import BINARY, compute_binary, convert
 
 PROGRAMS = 3
 SMALL = st.integers(-9, 9)

@@ -10,13 +10,13 @@ import pytest
 from ligerdiag.effects import triton_call_pb2
 from ligerdiag.effects.access import InPlace, Neighbours, join_in_place
 from ligerdiag.effects.call import compute_call_effects
+from ligerdiag.effects.effects_worker import parse_effects, render_effects
 from ligerdiag.effects.launches import uses as launch_in_place
 from ligerdiag.effects.launches.byte_runs import ByteRuns, merge, reaches_others, subtract
 from ligerdiag.effects.launches.index_values import Budget
 from ligerdiag.effects.launches.uses import Argument, compute_in_place
 from ligerdiag.effects.pointer_flow import compute_argument_effects
 from ligerdiag.effects.ttir_module import parse_ttir
-from ligerdiag.effects.worker import parse_effects, render_effects
 from tests.effects import truth_kernels
 from tests.oracle.frontend import build_ttir
 

@@ -1,4 +1,6 @@
-"""Uses of buffers where the front end is no help: hand-written IR, launches that are too large, payloads and their joins."""
+"""Uses of buffers where the front end is no help: hand-written IR, launches that are too large, payloads and their
+joins.
+"""
 
 import zlib
 from typing import Any
@@ -19,11 +21,11 @@ from ligerdiag.effects.access import (
     join_uses,
 )
 from ligerdiag.effects.call import compute_call_effects
+from ligerdiag.effects.effects_worker import parse_effects, render_effects
 from ligerdiag.effects.launches import uses as launch_uses
 from ligerdiag.effects.launches.uses import Argument, compute_launch_uses
 from ligerdiag.effects.pointer_flow import compute_argument_effects
 from ligerdiag.effects.ttir_module import parse_ttir
-from ligerdiag.effects.worker import parse_effects, render_effects
 from tests.effects import truth_kernels
 from tests.effects.test_truth import render
 from tests.oracle.frontend import build_ttir

@@ -11,9 +11,9 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.codec import FieldError, parse_object, parse_record
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import CustomCall, parse_configurations
+from ligerdiag.effects.effects_worker import EFFECTS_WORKER, make_effects_job, parse_effects_request
 from ligerdiag.effects.isolated import compute_effects_isolated, read_modules_elsewhere
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
-from ligerdiag.effects.worker import EFFECTS_WORKER, make_effects_job, parse_effects_request
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ligerdiag.effects.call import parse_configurations
+from ligerdiag.effects.effects_worker import parse_effects, render_effects
 from ligerdiag.effects.kernel_effects import compute_kernel_effects
-from ligerdiag.effects.worker import parse_effects, render_effects
 from ligerdiag.model.findings import LaunchNumbers, MemoryOperation, OutsideAccess
 from tests.replay import grid_kernels
 from tests.replay.interpreted_kernels import make_call, run

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.effects.call import CustomCall
+from ligerdiag.effects.effects_worker import EFFECTS_WORKER, make_effects_job
 from ligerdiag.effects.isolated import read_modules_isolated
-from ligerdiag.effects.worker import EFFECTS_WORKER, make_effects_job
 from ligerdiag.sandbox.child import lend_entries
 from ligerdiag.toolchains.toolchain import describe_interpreter
 from ligerdiag.workers.pool import Pool

@@ -1,7 +1,7 @@
 """Caches: entries swapped by hand, cut off, under another key, no files, or open to others.
 
-What a look-up finds afterwards is what it found before, or nothing; what is inspected with such a cache says what it says
-without one.
+What a look-up finds afterwards is what it found before, or nothing; what is inspected with such a cache says what it
+says without one.
 """
 
 import json
@@ -16,7 +16,7 @@ from random import Random
 from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.artifacts.cache import INDEX, Cache
 from ligerdiag.codec import Json
-from ligerdiag.effects.worker import EFFECTS_WORKER
+from ligerdiag.effects.effects_worker import EFFECTS_WORKER
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.report import Identity, Judged

@@ -8,8 +8,8 @@ from random import Random
 
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall
+from ligerdiag.effects.effects_worker import EFFECTS_WORKER
 from ligerdiag.effects.isolated import compute_effects_isolated
-from ligerdiag.effects.worker import EFFECTS_WORKER
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, HloProto, ShapeProto
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ligerdiag.analysis.evaluation.label_memory import Places, Read
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import Places, Read
 from ligerdiag.analysis.evaluation.pieces import Pieces, PiecewiseLabels, follow_pieces, union_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having

@@ -10,8 +10,8 @@ counters.
 
 from collections.abc import Sequence
 
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite, Places
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
-from ligerdiag.analysis.evaluation.memory import ActualWrite, Places
 from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.hlo.counters import find_counter, find_linear
 from ligerdiag.hlo.dataflow import look_through, search

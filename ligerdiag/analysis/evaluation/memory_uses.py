@@ -8,7 +8,7 @@ partially are not considered, nor is a call inside of a fusion, whose buffers ha
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.dataflow import Positions, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule

@@ -21,9 +21,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionEvaluator, FusionSummaries, FusionSummary
-from ligerdiag.analysis.evaluation.labels import Confluence, InertInstructions, Labels, LabelSpace, transfer_call, unite
-from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices, is_made_outside
-from ligerdiag.analysis.evaluation.memory import (
+from ligerdiag.analysis.evaluation.label_memory import (
     Actual,
     ActualWrite,
     LabelMemory,
@@ -34,6 +32,8 @@ from ligerdiag.analysis.evaluation.memory import (
     UnorderedReads,
     find_read_place,
 )
+from ligerdiag.analysis.evaluation.labels import Confluence, InertInstructions, Labels, LabelSpace, transfer_call, unite
+from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices, is_made_outside
 from ligerdiag.analysis.evaluation.pieces import ALL_REDUCES, Pieces, PiecewiseLabels, follow_pieces, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.counters import find_trips, runs_once

@@ -24,7 +24,7 @@ the two decides the final value.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ligerdiag.analysis.evaluation.memory import ActualWrite, LuckyRead, Places, UnorderedRead, UnorderedReads
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite, LuckyRead, Places, UnorderedRead, UnorderedReads
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
 from ligerdiag.effects.access import Access

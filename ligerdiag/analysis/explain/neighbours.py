@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.def_use import Scheduled, ValueReaders, find_moves
-from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Definition, look_through

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguity, Reason
-from ligerdiag.analysis.explain.shared_bytes import describe_pair
+from ligerdiag.analysis.explain.shared_bytes_text import describe_pair
 from ligerdiag.analysis.value_flow import ValueFlow, name_written
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.verdict.verdicts import Verdicts

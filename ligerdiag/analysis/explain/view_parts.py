@@ -16,10 +16,10 @@ from ligerdiag.analysis.races import AsyncSpan, find_spans
 from ligerdiag.analysis.value_flow import Performed, ValueFlow
 from ligerdiag.analysis.verdict.verdicts import ReadVerdict
 from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.hlo_text import HloText
 from ligerdiag.hlo.module import HloInstruction, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
-from ligerdiag.hlo.text import HloText
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, Lane, ScheduleStep
 
 MOST_READS = 60

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
 from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation, list_ambiguous_carriers
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import ActualWrite, Occurrence
 from ligerdiag.analysis.provenance import Authorship, Retagged
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
+from ligerdiag.analysis.evaluation.label_memory import LuckyRead, Occurrence, find_read_place
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import LuckyRead, Occurrence, find_read_place
 from ligerdiag.analysis.evaluation.program_order import name_leaf
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict

@@ -27,8 +27,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ligerdiag.analysis.evaluation.label_memory import LuckyRead
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.evaluation.memory import LuckyRead
 from ligerdiag.analysis.races import RacedRead
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
+from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison

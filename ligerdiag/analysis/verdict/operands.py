@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
+from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position

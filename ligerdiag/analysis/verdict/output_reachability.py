@@ -25,8 +25,8 @@ from math import inf
 from typing import Protocol
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
+from ligerdiag.analysis.evaluation.label_memory import Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, WrongAbout
-from ligerdiag.analysis.evaluation.memory import Occurrence
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.verdict.comparison import Cause
 from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead

@@ -26,7 +26,7 @@ from functools import cached_property
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.memory import Occurrence
+from ligerdiag.analysis.evaluation.label_memory import Occurrence
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.program_order import TaggedSet
 from ligerdiag.analysis.value_flow import FollowedWrites, Performed

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.hlo.dataflow import Definition

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.evaluation.memory import ActualWrite
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.model.findings import Finding, Severity

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.explain.shared_bytes import describe_pair, describe_place, name_position, name_reader
+from ligerdiag.analysis.explain.shared_bytes_text import describe_pair, describe_place, name_position, name_reader
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.hlo.shared_bytes import SharedBytes
 from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ligerdiag.effects.access import Access
-from ligerdiag.effects.mosaic.operations import (
+from ligerdiag.effects.mosaic.mosaic_operations import (
     DESCRIPTOR_READS,
     DESCRIPTOR_UPDATES,
     DESCRIPTOR_WRITES,
@@ -24,7 +24,7 @@ from ligerdiag.effects.mosaic.operations import (
     derives_pointers,
     is_harmless,
 )
-from ligerdiag.effects.mosaic.places import (
+from ligerdiag.effects.mosaic.mosaic_places import (
     NOWHERE,
     Foreign,
     InBuffer,

@@ -9,8 +9,8 @@ from ligerdiag.analysis.explain.view_parts import MOST_STEPS, AccessFinder, Step
 from ligerdiag.analysis.value_flow import Performed, ValueFlow, name_written
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.dataflow import Definition, follow_back
+from ligerdiag.hlo.hlo_text import HloText
 from ligerdiag.hlo.shape import compute_byte_size, render_index, render_shape
-from ligerdiag.hlo.text import HloText
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import (
     AccessKind,

@@ -1,4 +1,4 @@
-"""Implements both sides of `python -m ligerdiag.effects.worker`, which reads kernels with the Triton of its own
+"""Implements both sides of `python -m ligerdiag.effects.effects_worker`, which reads kernels with the Triton of its own
 environment.
 
 Messages are JSON: one call and its effects, or one module of Triton IR and its operations. Triton's IR changes from
@@ -29,7 +29,7 @@ from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 from ligerdiag.workers.loop import Answerer, serve
 
-EFFECTS_WORKER = "ligerdiag.effects.worker"
+EFFECTS_WORKER = "ligerdiag.effects.effects_worker"
 MODULE = "module"
 """Key of a job that concerns a module."""
 _NO_SOURCE = Source(root="")

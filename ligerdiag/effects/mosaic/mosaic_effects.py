@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, compute_plain_use, create_unknown_effects
-from ligerdiag.effects.mosaic.flow import ARGUMENT, follow_function
-from ligerdiag.effects.mosaic.places import PlaceFacts
+from ligerdiag.effects.mosaic.mosaic_flow import ARGUMENT, follow_function
+from ligerdiag.effects.mosaic.mosaic_places import PlaceFacts
 from ligerdiag.effects.payload import parse_string_attributes
 from ligerdiag.errors import ArtifactError
 

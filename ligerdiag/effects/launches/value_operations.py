@@ -6,6 +6,15 @@ from math import prod
 
 import numpy as np
 
+from ligerdiag.effects.launches.accessed_bytes import (
+    BINARY,
+    add_to_pointer,
+    advance,
+    compute_binary,
+    convert,
+    make_block_pointer,
+    reach_block,
+)
 from ligerdiag.effects.launches.index_masks import broadcast, compare, expand_dims, reshape, select, splat, transpose
 from ligerdiag.effects.launches.index_values import (
     ELSEWHERE,
@@ -24,15 +33,6 @@ from ligerdiag.effects.launches.index_values import (
     make_scalar,
     make_splat,
     make_truth,
-)
-from ligerdiag.effects.launches.memory import (
-    BINARY,
-    add_to_pointer,
-    advance,
-    compute_binary,
-    convert,
-    make_block_pointer,
-    reach_block,
 )
 from ligerdiag.effects.libtriton import (
     parse_bits,
