@@ -2,9 +2,8 @@
 
 import pytest
 
-from ligerdiag.analysis.command_buffers import find_command_buffers, find_unordered
 from ligerdiag.analysis.context import compute_context, compute_context_without_program
-from ligerdiag.analysis.races import RaceKind, find_spans
+from ligerdiag.analysis.races import RaceKind, find_command_buffers, find_spans, find_unordered
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.thunks import CommandOrder, parse_thunks
@@ -16,8 +15,9 @@ ASYNC = tuple_of(tuple_of(array(4)), array(4))
 
 
 def write_span(order: str, *, reads: str = "h", sync: bool = False) -> Program:
-    """h = -x; y is |h|, or of another value, by an async operation, in this order: s(tart), perhaps a t(uple) that holds it,
-    d(one), and the k(ernel)."""
+    """h = -x; y is |h|, or of another value, by an async operation, in this order: s(tart), perhaps a t(uple) that
+    holds it, d(one), and the k(ernel).
+    """
     schedule = Program()
     callee = schedule.computation("callee")
     inner = schedule.op(callee, "parameter")
