@@ -26,10 +26,9 @@ from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.races import find_concurrency
 from ligerdiag.analysis.tag_trust import TagTrust, compute_tag_trust, is_partitioned
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
-from ligerdiag.analysis.verdict.conditional_calls import judge_results
 from ligerdiag.analysis.verdict.reads import judge_reads
 from ligerdiag.analysis.verdict.schedule_alone import MixedUp
-from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone
+from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone, judge_conditional_results
 from ligerdiag.analysis.write_correspondence import (
     Matching,
     TracedKernel,
@@ -193,7 +192,7 @@ def compute_context(
         possible = _find_partitioned_carriers(program, optimized, carriers, space)
     return Context(
         **_list_fields(pair),
-        verdicts=judge_results(judge(pair, evaluator, output_names, possible), pair, evaluator),
+        verdicts=judge_conditional_results(judge(pair, evaluator, output_names, possible), pair, evaluator),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
         optimized_calls=tuple([(call, effects_of(call)) for call in calls]),

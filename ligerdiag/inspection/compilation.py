@@ -18,8 +18,7 @@ from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view_builder import compute_schedule_view
 from ligerdiag.analysis.explain.shared_bytes_text import describe_must_share
 from ligerdiag.analysis.lost_refs import find_lost_refs
-from ligerdiag.analysis.provenance import compute_tags, forget_entered
-from ligerdiag.analysis.shared_branches import part_branches
+from ligerdiag.analysis.provenance import compute_tags, forget_entered, retag_shared_branches
 from ligerdiag.analysis.tag_trust import compute_tag_trust
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
 from ligerdiag.analysis.verdict.verdicts import make_outputs_clobbered, make_outputs_unknown, worsen_outputs
@@ -355,7 +354,7 @@ def _compute_context(
     elif needs_tags:
         optimized = forget_entered(program, optimized)
         if writes_something:
-            optimized = part_branches(program, optimized)
+            optimized = retag_shared_branches(program, optimized)
     if writes_something and compilation.is_foreign:
         tag_trust = compute_tag_trust(program, optimized)
         optimized = tag_trust.without_refuted(optimized)

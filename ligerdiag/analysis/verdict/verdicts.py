@@ -16,6 +16,10 @@ An output is unknown for a hidden write if it depends on an ambiguity about that
 else the write does to it; another write's effect on the output stands. To find missing names, the schedule is evaluated
 once more with the ORIG labels of `TagTrust.find_possible_carriers`: an output that gets worse about a write depends on
 a name that is missing or cannot be trusted, and is ambiguous.
+
+Dependence sets describe hidden writes, and take a kernel's results to be there. If the program always makes a call and
+the schedule may skip it, an output that depends on the call's results is unknown, or stale if the call certainly never
+runs (`judge_conditional_results`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -359,3 +363,30 @@ def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) ->
         lost = find_lost(pair.optimized, carriers).paths.keys()
         traced -= {index for index, origins in carriers.origins.items() if not origins.isdisjoint(lost)}
     return Comparison(pair.writes, pair.space, pair.matching.loop_depth_differs, pair.undecided, traced)
+
+
+def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator: Evaluator) -> Verdicts:
+    """Makes outputs worse that depend on results of a kernel that the schedule calls under a condition, or never."""
+    matching = pair.matching
+    if not pair.has_program or not (matching.idle or matching.conditional):
+        return verdicts
+    outputs = dict(verdicts.outputs)
+    for indices, verdict in ((matching.conditional, Verdict.UNKNOWN), (matching.idle, Verdict.STALE)):
+        for index, reached in _find_reached(indices, pair, evaluator):
+            for (name, output), is_reached in zip(outputs.items(), reached, strict=False):
+                if is_reached:
+                    outputs[name] = output.join((Cause(index, verdict),))
+    return replace(verdicts, outputs=outputs)
+
+
+def _find_reached(
+    indices: Iterable[int], pair: EvaluatedPair, evaluator: Evaluator
+) -> Iterable[tuple[int, tuple[bool, ...]]]:
+    """Yields each write with, for each output, whether it depends on a result of the write's call in the program."""
+    for index in sorted(indices):
+        path = pair.writes[index].tag_path
+        if not path:
+            yield index, (True,) * len(pair.intended.outputs)
+            continue
+        mark = pair.space.mark(("results of", path))
+        yield index, tuple([bool(labels & mark) for labels in evaluator.run_intended({path: mark}).outputs])
