@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
-from ligerdiag.analysis.dependents import find_unlooked
 from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.schedule_view_builder import compute_schedule_view
@@ -20,6 +19,7 @@ from ligerdiag.analysis.explain.shared_bytes_text import describe_must_share
 from ligerdiag.analysis.lost_refs import find_lost_refs
 from ligerdiag.analysis.provenance import compute_tags, forget_entered, retag_shared_branches
 from ligerdiag.analysis.tag_trust import compute_tag_trust
+from ligerdiag.analysis.unwritten_memory import find_unresolved_reads
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
 from ligerdiag.analysis.verdict.verdicts import make_outputs_clobbered, make_outputs_unknown, worsen_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_repeated, find_sites
@@ -157,7 +157,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             for write in _sort_writes(context.writes)
         ),
         meant=dict(zip(names, _renumber(context), strict=False)),
-        unlooked=find_unlooked(context),
+        unlooked=find_unresolved_reads(context),
         neighbourhoods=around,
         view=drawn,
     )
