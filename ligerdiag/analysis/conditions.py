@@ -16,7 +16,7 @@ from typing import Final
 
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.writes import Frames, HiddenWrite, list_entered
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, search, takes_operands_apart
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, is_operandwise, search
 from ligerdiag.hlo.fixed_values import PRED, surely_runs
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
@@ -155,6 +155,6 @@ class _Inputs:
         if sources or value.opcode == "parameter":
             return sources
         operands = value.operands
-        if index and takes_operands_apart(value):
+        if index and is_operandwise(value):
             operands = operands[index[-1] : index[-1] + 1]
         return [(operand, leaf) for operand in operands for leaf in iterate_leaves(operand.shape)]

@@ -13,7 +13,7 @@ from ligerdiag.analysis.evaluation.carriers import (
     carry_displaced,
     compute_carried,
     compute_carriers,
-    find_lost,
+    find_lost_carriers,
 )
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.label_memory import Actual, ActualWrite, Places
@@ -24,10 +24,10 @@ from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.lost_refs import LostRef
 from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.races import find_concurrency
-from ligerdiag.analysis.tag_trust import TagTrust, compute_tag_trust, is_partitioned
+from ligerdiag.analysis.tag_trust import TagTrust, compute_tag_trust, is_spmd_partitioned
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
 from ligerdiag.analysis.verdict.reads import judge_reads
-from ligerdiag.analysis.verdict.schedule_alone import MixedUp
+from ligerdiag.analysis.verdict.schedule_alone import MixedUpDonations
 from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone, judge_conditional_results
 from ligerdiag.analysis.write_correspondence import (
     Matching,
@@ -84,7 +84,7 @@ class Context(EvaluatedPair):
     """Tag of a kernel's custom call to the numbers of operands that are one `Ref`, for each such `Ref`, according to
     the trace.
     """
-    mixed_up: MixedUp | None = None
+    mixed_up: MixedUpDonations | None = None
     lost_refs: tuple[LostRef, ...] = ()
     """Kernel calls and stores that JAX lost before XLA got the program."""
     moved_refs: tuple[MovedRef, ...] = ()
@@ -213,7 +213,7 @@ def _find_partitioned_carriers(
     """Maps instruction ids to the ORIG labels that may start there: the partitioner leaves some instructions without a
     tag.
     """
-    lost = find_lost(optimized, carriers) if is_partitioned(program, optimized) else None
+    lost = find_lost_carriers(optimized, carriers) if is_spmd_partitioned(program, optimized) else None
     if lost is None or not lost.paths:
         return {}
     possible = compute_tag_trust(program, optimized).find_possible_carriers(optimized, lost, space)

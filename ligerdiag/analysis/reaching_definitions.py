@@ -122,7 +122,7 @@ def number_values(computation: HloComputation) -> Mapping[int, int]:
 
 
 def _number(instruction: HloInstruction, numbers: Mapping[int, int], known: _Known) -> int:
-    same = find_one_value(instruction)
+    same = find_equal_operand(instruction)
     if same is not None:
         return numbers[same.id]
     operands = tuple([numbers[operand.id] for operand in instruction.operands])
@@ -244,7 +244,7 @@ class _Numbering:
             self.confluences[inner] = tuple(zip(*alternatives, strict=True))
 
     def _meet_iterations(self, loop: HloInstruction, initial: tuple[int, ...], path: CallPath) -> None:
-        chains = self.module.computations[loop.called_computations[0]].handed_elements
+        chains = self.module.computations[loop.called_computations[0]].rotated_elements
         if initial and chains:
             alternatives = [tuple([initial[element] for element in chain]) for chain in chains]
             self.confluences[*path, loop.id] = tuple(alternatives)
@@ -272,7 +272,7 @@ def _find_elements(
     return parts.get(value.id, ())
 
 
-def find_one_value(instruction: HloInstruction) -> HloInstruction | None:
+def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
     """Returns the operand that equals the instruction for XLA; None if it is a value of its own."""
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
@@ -311,7 +311,7 @@ class Twins:
         outer, inner = path[:start], path[start:]
         return tuple([outer + other for other in self.groups[self.numbers[inner]] if other != inner])
 
-    def are_one(self, one: TagPath, other: TagPath) -> bool:
+    def are_twins(self, one: TagPath, other: TagPath) -> bool:
         """Returns whether two operations, by their tag paths, are one value to XLA."""
         if one == other:
             return True
@@ -354,7 +354,7 @@ def find_twins(program: HloModule) -> Twins:
                     continue
                 found[outer + own] = (root.id, numbers[_find_base(one).id])
                 given = tuple([numbers[operand.id] for operand in one.operands])
-                if len(set(given)) < len(given) and not _is_settled(one):
+                if len(set(given)) < len(given) and not _is_chosen_by_constant(one):
                     operands[outer + own] = given
                 if one.opcode in _PRODUCTS:
                     products[outer + own] = tuple([(root.id, number) for number in given])
@@ -377,7 +377,7 @@ def _list_roots(program: HloModule) -> Iterator[HloComputation]:
             yield computation
 
 
-def _is_settled(instruction: HloInstruction) -> bool:
+def _is_chosen_by_constant(instruction: HloInstruction) -> bool:
     """Returns whether a constant chooses between the operands."""
     return instruction.opcode == "select" and look_through(instruction.operands[0], _PASSED).opcode == "constant"
 
@@ -385,7 +385,7 @@ def _is_settled(instruction: HloInstruction) -> bool:
 def _find_base(instruction: HloInstruction) -> HloInstruction:
     """Returns the source of its elements, through reshapes and our own barriers."""
     while True:
-        base = find_one_value(instruction) or find_same_elements(instruction)
+        base = find_equal_operand(instruction) or find_same_elements(instruction)
         if base is None:
             return instruction
         instruction = base

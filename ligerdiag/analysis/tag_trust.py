@@ -151,7 +151,7 @@ def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
         program=compute_footprints(program, kernels),
         optimized=compute_footprints(optimized, kernels),
         operations={tag: tuple(found) for tag, found in operations.items()},
-        is_partitioned=is_partitioned(program, optimized),
+        is_partitioned=is_spmd_partitioned(program, optimized),
     )
     refuted = [
         one.id
@@ -161,7 +161,7 @@ def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
     return replace(tag_trust, refuted=frozenset(refuted))
 
 
-def is_partitioned(program: HloModule, optimized: HloModule) -> bool:
+def is_spmd_partitioned(program: HloModule, optimized: HloModule) -> bool:
     """Returns whether the optimized module has shards of the program's parameters."""
     return any(
         list(one.shape.dimensions) != list(other.shape.dimensions)

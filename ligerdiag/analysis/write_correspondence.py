@@ -36,7 +36,7 @@ from ligerdiag.analysis.writes import (
     list_idle_calls,
 )
 from ligerdiag.effects.access import Access, CallEffects
-from ligerdiag.hlo.dataflow import Positions, is_partitioned, look_through
+from ligerdiag.hlo.dataflow import Positions, is_custom_partitioning, look_through
 from ligerdiag.hlo.module import HloModule, TagPath
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import SourceLine
@@ -92,7 +92,7 @@ def match_writes(
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
     by_payload: defaultdict[tuple[str, bytes], list[HiddenWrite]] = defaultdict(list)
     for write in writes:
-        if write.tag_path and not is_partitioned(write.call):
+        if write.tag_path and not is_custom_partitioning(write.call):
             by_path[write.tag_path].append(write)
         by_payload[write.call.kernel].append(write)
     by_call: dict[int, tuple[HiddenWrite, ...]] = {}
@@ -134,7 +134,7 @@ def match_writes(
     first = _find_merged(writes, by_call)
     by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
     actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
-    opaque = {w.index for w in writes if is_partitioned(w.call)}
+    opaque = {w.index for w in writes if is_custom_partitioning(w.call)}
     seen = opaque | {w.index for found in by_call.values() for w in found}
     missing = tuple([w for w in writes if w.index not in seen])
     merged = {

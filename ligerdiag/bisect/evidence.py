@@ -13,7 +13,7 @@ from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.bisect.snapshots import Judgement
 from ligerdiag.bisect.synthetic_schedules import SchedulePolicy
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, find_way, search
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, find_shortest_path, search
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, render_shape
@@ -54,7 +54,7 @@ class ValuePaths:
 
         around: an instruction that the path avoids.
         """
-        return find_way([start], self._step_around(around), lambda one: one is not start and is_target(one))
+        return find_shortest_path([start], self._step_around(around), lambda one: one is not start and is_target(one))
 
     def find_common(
         self, start: HloInstruction, other: HloInstruction, *, around: HloInstruction | None = None

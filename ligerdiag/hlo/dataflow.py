@@ -195,7 +195,7 @@ def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
     return instruction.operands
 
 
-def is_partitioned(instruction: HloInstruction) -> bool:
+def is_custom_partitioning(instruction: HloInstruction) -> bool:
     """Returns whether the instruction is the call of a `custom_partitioning`."""
     return is_call_with(instruction, CallTrait.CUSTOM_PARTITIONING)
 
@@ -228,7 +228,7 @@ def search[Node: Hashable](
     return before
 
 
-def find_way[Node: Hashable](
+def find_shortest_path[Node: Hashable](
     starts: Iterable[Node],
     list_next: Callable[[Node], Iterable[Node]],
     is_target: Callable[[Node], bool],
@@ -318,7 +318,7 @@ class Positions:
         return by_index.get(index)
 
 
-def takes_operands_apart(instruction: HloInstruction) -> bool:
+def is_operandwise(instruction: HloInstruction) -> bool:
     """Returns whether the last number of a leaf's ShapeIndex names the one operand that the leaf comes from.
 
     So it is for a collective of several operands, as the combiners make them. A collective-permute may have operands of

@@ -47,7 +47,7 @@ def draw_orders(module: HloModule, kernels: Collection[int], count: int, seed: i
     holders = _find_holders(module, kernels)
     edges = {one.id: _find_needed(one) for one in scheduled}
     starts = [one.id for home in scheduled for one in home.sequence if one.opcode in _STARTS]
-    ways = [_find_way(module, number) for number in kernels]
+    ways = [_find_path(module, number) for number in kernels]
     ways = [way for way in ways if way]
     for number in range(count):
         numbers = Random(f"{seed} {number}")
@@ -95,7 +95,7 @@ def _find_holders(module: HloModule, kernels: Collection[int]) -> frozenset[int]
     return frozenset(found)
 
 
-def _find_way(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
+def _find_path(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
     """Maps each computation on the path from the entry to this kernel to the ids of the instructions that run the
     kernel.
     """

@@ -12,7 +12,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 
 _LOOKED_THROUGH = having(Trait.KEEPS_SCALAR)
 
-type AreOne = Callable[[HloInstruction, HloInstruction], bool]
+type AreEqual = Callable[[HloInstruction, HloInstruction], bool]
 """Whether two instructions of one computation surely have the same value."""
 
 
@@ -29,7 +29,7 @@ class RoundingPair:
 
 
 def find_rounding_pairs(
-    computation: HloComputation, call: HloInstruction, operand: int, are_one: AreOne
+    computation: HloComputation, call: HloInstruction, operand: int, are_one: AreEqual
 ) -> Iterator[RoundingPair]:
     """Yields the pairs around an operand of a call, in the call's computation, in which b depends on the call's result.
 

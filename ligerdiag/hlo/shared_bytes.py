@@ -35,8 +35,8 @@ from ligerdiag.hlo.dataflow import (
     Position,
     Positions,
     find_start,
+    is_operandwise,
     search,
-    takes_operands_apart,
 )
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -518,7 +518,7 @@ class _Walk:
         """Returns the operands' leaves that the result depends on, (7)."""
         (number, index), operands = name, instruction.operands
         is_one_of_several = number == instruction.id and index != ()
-        if is_one_of_several and takes_operands_apart(instruction):
+        if is_one_of_several and is_operandwise(instruction):
             operands = (instruction.operands[index[-1]],)
         elif is_one_of_several and instruction.opcode == "fusion":
             fused = self._module.computations[instruction.called_computations[0]]

@@ -20,7 +20,7 @@ from ligerdiag.analysis.lost_refs import find_lost_refs
 from ligerdiag.analysis.provenance import compute_tags, forget_entered, retag_shared_branches
 from ligerdiag.analysis.tag_trust import compute_tag_trust
 from ligerdiag.analysis.unwritten_memory import find_unresolved_reads
-from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
+from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up_donations
 from ligerdiag.analysis.verdict.verdicts import make_outputs_clobbered, make_outputs_unknown, worsen_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_repeated, find_sites
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
@@ -35,7 +35,7 @@ from ligerdiag.effects.isolated import WORKER_MEMORY, CallEffectsReader
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import is_partitioned, search, take_unplaced_aliases
+from ligerdiag.hlo.dataflow import is_custom_partitioning, search, take_unplaced_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
@@ -116,7 +116,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         for call in compilation.kernel_calls
     )
     try:
-        mixed_up = find_mixed_up(optimized, compilation.buffers, is_described=compilation.is_described)
+        mixed_up = find_mixed_up_donations(optimized, compilation.buffers, is_described=compilation.is_described)
         compilation, shared = _check_buffers(compilation)
         effects_of = _see_through_partitioning(effects.find, program, optimized)
         context = _compute_context(compilation, names, effects_of, traced_calls, needs_tags=bool(shared))
@@ -212,14 +212,16 @@ def _see_through_partitioning(effects_of: EffectsOf, program: HloModule | None, 
         return effects_of
     module = program
     is_clean = not any(hides(call) for _, call in optimized.iterate_custom_calls())
-    hidden = {home.id for home, call in module.iterate_custom_calls() if not is_partitioned(call) and hides(call)}
+    hidden = {
+        home.id for home, call in module.iterate_custom_calls() if not is_custom_partitioning(call) and hides(call)
+    }
 
     def list_callees(home: int) -> list[int]:
         return [callee for one in module.computations[home].instructions for callee in one.called_computations]
 
     def find(call: HloInstruction) -> CallEffects:
         found = effects_of(call)
-        if not is_partitioned(call) or Access.UNKNOWN not in found.operands:
+        if not is_custom_partitioning(call) or Access.UNKNOWN not in found.operands:
             return found
         if is_clean and hidden.isdisjoint(search(call.called_computations, list_callees)):
             operands, outputs = (Access.READ,) * len(found.operands), (Access.WRITE,) * len(found.outputs)
@@ -295,7 +297,7 @@ def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:
     Raises ArtifactError if the assignment does not say.
     """
     try:
-        if find_mixed_up(optimized, buffers, is_described=False) is not None:
+        if find_mixed_up_donations(optimized, buffers, is_described=False) is not None:
             return True
         if fault := find_buffer_fault(optimized, buffers):
             raise ArtifactError(f"the buffer assignment does not hold: {fault}")

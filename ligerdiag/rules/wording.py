@@ -16,7 +16,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.custom_calls import CallTrait, has_trait
-from ligerdiag.hlo.dataflow import find_way, list_operands, look_through
+from ligerdiag.hlo.dataflow import find_shortest_path, list_operands, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, iterate_user_frames
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
@@ -231,7 +231,7 @@ def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
 
 def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
     """Returns the instructions from `start` (excluded) to `end` (included) along operands; () if there is no path."""
-    path = find_way([end], list_operands, lambda one: one is start, most=_MAX_PATH)
+    path = find_shortest_path([end], list_operands, lambda one: one is start, most=_MAX_PATH)
     return path[-2::-1]
 
 
@@ -258,8 +258,9 @@ _MAX_TEXT = 60
 
 
 def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
-    """Returns one line; empty where the call's own text does not say enough, or is not below one of `source_roots`, or the
-    call declares the write already."""
+    """Returns one line; empty where the call's own text does not say enough, or is not below one of `source_roots`, or
+    the call declares the write already.
+    """
     if call.line is None or call.is_declared or not has_trait(call.target, _JAX_TRITON):
         return ""
     found = _find_call(call.line.file, call.line.line, tuple(source_roots))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, find_way, search
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, find_shortest_path, search
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto
@@ -109,10 +109,10 @@ def build_diamond() -> HloModule:
 
 def test_a_way_is_a_shortest_one_and_a_start_may_be_its_target() -> None:
     root = build_diamond().entry.root
-    way = find_way([root], lambda one: one.operands, lambda one: one.opcode == "parameter")
+    way = find_shortest_path([root], lambda one: one.operands, lambda one: one.opcode == "parameter")
     assert [one.opcode for one in way] == ["add", "negate", "parameter"]
-    assert find_way([root], lambda one: one.operands, lambda one: one is root) == (root,)
-    assert find_way([root], lambda one: one.operands, lambda one: one.opcode == "iota") == ()
+    assert find_shortest_path([root], lambda one: one.operands, lambda one: one is root) == (root,)
+    assert find_shortest_path([root], lambda one: one.operands, lambda one: one.opcode == "iota") == ()
 
 
 def test_a_search_meets_the_nearest_first_and_stops_when_it_knows_too_many() -> None:

@@ -126,7 +126,7 @@ _PLAIN = having(Trait.ONE_ARRAY, Trait.ARRAY_OF_ARRAYS, Trait.FROM_NOTHING) - {"
 class FusionEnvironment(Protocol):
     """The evaluation around a fusion."""
 
-    def conclude(
+    def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
         """Returns the set of an operation's result, with the labels that start there; records a tagged operation's set."""
@@ -178,7 +178,7 @@ class FusionEvaluator:
 
     def _run(self, computation: HloComputation, arguments: list[FusedValue]) -> FusedValue:
         values: dict[int, FusedValue] = {}
-        conclude, fusion, reads = self._surroundings.conclude, self._fusion, self._reads
+        finish_fused, fusion, reads = self._surroundings.finish_fused, self._fusion, self._reads
         for instruction in computation.instructions:
             labels: FusedValue | None = None
             if instruction.opcode in _PLAIN:
@@ -192,7 +192,7 @@ class FusionEvaluator:
             if labels is None:
                 values[instruction.id] = self._evaluate(instruction, values, arguments)
             else:
-                values[instruction.id] = conclude(instruction, fusion, labels, reads)
+                values[instruction.id] = finish_fused(instruction, fusion, labels, reads)
         return values[computation.root.id]
 
     def _evaluate(
@@ -217,7 +217,7 @@ class FusionEvaluator:
             value = self._surroundings.call_fused(instruction, sets)
         elif value is None:
             value = unite(sets)
-        concluded = self._surroundings.conclude(instruction, self._fusion, union_of(value), self._reads)
+        concluded = self._surroundings.finish_fused(instruction, self._fusion, union_of(value), self._reads)
         value = concluded if isinstance(value, int) else value.add(self._surroundings.find_started(instruction))
         if opcode == "custom-call" and (missed := self._surroundings.list_missed(instruction)):
             labels = union_of(value)

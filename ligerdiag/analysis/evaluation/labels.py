@@ -57,7 +57,7 @@ class Confluence:
     """Name of the loop or conditional."""
     alternatives: tuple[tuple[Labels, ...], ...]
     """For each leaf of the result, the set of each alternative: by branch, or by the element of the state from which
-    the loop starts (see `HloComputation.handed_elements`).
+    the loop starts (see `HloComputation.rotated_elements`).
     """
     ends: tuple[Labels, ...] = ()
     """For a loop of the program: the set of each leaf of its result."""

@@ -59,7 +59,7 @@ from ligerdiag.analysis.evaluation.pieces import (
 )
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.counters import find_trips, runs_once
-from ligerdiag.hlo.dataflow import is_shard_edge, takes_operands_apart
+from ligerdiag.hlo.dataflow import is_operandwise, is_shard_edge
 from ligerdiag.hlo.fixed_values import find_branch, never_runs
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -280,7 +280,7 @@ class _Evaluation:
                 return self.run(callee, operands, (*prefix, *self.module.find_tag_path(instruction)), level)
             case "while" if never_runs(self.module, instruction):
                 body, condition = (self.module.computations[c] for c in instruction.called_computations)
-                state = self._copy_but(operands[0], body.kept_elements)
+                state = self._copy_except(operands[0], body.kept_elements)
                 self.run(condition, [state], prefix, level)
                 return state
             case "while" if runs_once(self.module, instruction):
@@ -306,7 +306,7 @@ class _Evaluation:
             and not self._before.keys().isdisjoint(operands)
             and is_derivative(instruction)
         ):
-            labels |= unite(self._read_as_it_was(instruction, operands))
+            labels |= unite(self._read_before_write(instruction, operands))
         else:
             storage = self._storage
             for value in operands:
@@ -331,8 +331,8 @@ class _Evaluation:
             self._storage.append(labels)
             if isinstance(pieces, Pieces):
                 self._pieces[value] = pieces.add(started)
-        elif opcode in _OPERANDWISE and takes_operands_apart(instruction):
-            sets = self._read_as_it_was(instruction, operands)
+        elif opcode in _OPERANDWISE and is_operandwise(instruction):
+            sets = self._read_before_write(instruction, operands)
             shapes = instruction.shape.tuple_shapes
             value = tuple([self.allocate(shape, one | started) for shape, one in zip(shapes, sets, strict=True)])
             if opcode in ALL_REDUCES:
@@ -374,7 +374,7 @@ class _Evaluation:
         """Calls a kernel: hidden writes change storage. Returns the set of the call's results."""
         own = self._by_call.get((path, call.id), ())
         certain = ~self.ambiguities.mark_constants(self.to_constants & {write.index for write in own})
-        sets = [(one | ambiguous) & certain for one in self._read_as_it_was(call, operands)]
+        sets = [(one | ambiguous) & certain for one in self._read_before_write(call, operands)]
         # the call itself reads the value that it overwrites, canonicalized or not
         if self.records and len(operands) > 1:
             self._call_edges = self._describe_edges(operands)
@@ -435,7 +435,7 @@ class _Evaluation:
         for index in (value,) if isinstance(value, int) else list_leaves(value):
             known[index] = upstream
 
-    def _read_as_it_was(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
+    def _read_before_write(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
         """Returns the operands' sets; for a derivative of a canonicalized program, those from before the writes."""
         sets = [self._union(value) for value in operands]
         if self.canonicalized and self._before and is_derivative(reader):
@@ -477,7 +477,7 @@ class _Evaluation:
             self._pieces[copied] = self._pieces[value]
         return copied
 
-    def _copy_but(self, state: StoredValue, kept: frozenset[int]) -> StoredValue:
+    def _copy_except(self, state: StoredValue, kept: frozenset[int]) -> StoredValue:
         """Copies a loop's state, except for the elements with these numbers."""
         if not isinstance(state, tuple):
             return self._copy(state)
@@ -491,8 +491,8 @@ class _Evaluation:
     def _run_loop(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         given = self.leaves(initial)
-        if len(given) == len(body.handed_elements):
-            alternatives = [tuple([given[element] for element in chain]) for chain in body.handed_elements]
+        if len(given) == len(body.rotated_elements):
+            alternatives = [tuple([given[element] for element in chain]) for chain in body.rotated_elements]
             given = [
                 labels | marks
                 for labels, marks in zip(given, self._meet(instruction, prefix, alternatives), strict=True)
@@ -502,7 +502,7 @@ class _Evaluation:
         kept, around = body.kept_elements, set(self._carried)
         shared = {index for number in kept for index in list_leaves(_take(initial, number))}
         while True:
-            state = self._copy_but(initial, kept)
+            state = self._copy_except(initial, kept)
             self._put(state, head)
             self._carried.update(list_leaves(state))
             self._seen = set()
@@ -541,7 +541,7 @@ class _Evaluation:
     def _run_once(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         """Runs the body of a loop once: its state is storage of the loop all the same."""
         body = self.module.computations[instruction.called_computations[0]]
-        state = self._copy_but(initial, body.kept_elements)
+        state = self._copy_except(initial, body.kept_elements)
         result = self.run(body, [state], prefix, level)
         upstream = [self._upstream.get(index, _NOTHING) for index in list_leaves(result)]
         self._put(state, self.read_leaves(body.root, result))

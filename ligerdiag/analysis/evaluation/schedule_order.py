@@ -37,7 +37,7 @@ from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices, is_ma
 from ligerdiag.analysis.evaluation.pieces import ALL_REDUCES, Pieces, PiecewiseLabels, follow_pieces, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.counters import find_trips, runs_once
-from ligerdiag.hlo.dataflow import find_start, takes_operands_apart
+from ligerdiag.hlo.dataflow import find_start, is_operandwise
 from ligerdiag.hlo.fixed_values import never_runs
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -144,7 +144,7 @@ class ScheduleEvaluation:
     def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
         is_known = self._entered.get(computation.id) is prefix  # a loop's body, say
         self._entered[computation.id] = prefix
-        standing, places, inert = self.memory.sets.keys(), self.places, self._inert
+        labelled, places, inert = self.memory.sets.keys(), self.places, self._inert
         for instruction in computation.sequence or computation.instructions:
             opcode = instruction.opcode
             if opcode in _SILENT:
@@ -153,8 +153,8 @@ class ScheduleEvaluation:
                 frames = self._frames[instruction.id]
             else:
                 frames = self._frames[instruction.id] = (*prefix, Frame(computation, instruction))
-            if standing.isdisjoint(places.list_read(instruction)) and inert.is_inert(instruction):
-                self._pass_over(instruction)
+            if labelled.isdisjoint(places.list_read(instruction)) and inert.is_inert(instruction):
+                self._skip_inert(instruction)
                 continue
             match opcode:
                 case "fusion":
@@ -179,7 +179,7 @@ class ScheduleEvaluation:
                 case _:
                     self._compute(instruction, frames)
 
-    def _pass_over(self, instruction: HloInstruction) -> None:
+    def _skip_inert(self, instruction: HloInstruction) -> None:
         """Clears the slices that an inert instruction defines, and records wanted operations."""
         for number in self.places.list_defined(instruction):
             self.memory.put(number, 0)
@@ -214,7 +214,7 @@ class ScheduleEvaluation:
             extra = (labels | self.marked.get(instruction.id, 0)) & ~union_of(value)
             for number in self.places.list_defined(instruction):
                 self.memory.put(number, value | extra if isinstance(value, int) else value.add(extra))
-        elif takes_operands_apart(instruction):
+        elif is_operandwise(instruction):
             self._define_elements(instruction, reads)
         else:
             self._define(instruction, labels)
@@ -246,7 +246,7 @@ class ScheduleEvaluation:
         for number in self.places.list_defined(instruction):
             self.memory.put(number, labels)
 
-    def conclude(
+    def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
         """Returns the set of a fused instruction, with the labels that start there; records a tagged operation."""
@@ -402,12 +402,12 @@ class ScheduleEvaluation:
     def _start_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         callee = self.module.computations[instruction.called_computations[0]]
         self._run_sequence(callee, frames, level)
-        labels = self._find_standing(callee.root)
+        labels = self._unite_slices(callee.root)
         self._pending[instruction.id] = labels
         for number in self.places.list_defined(instruction):
             self.memory.put(number, labels)
 
-    def _find_standing(self, value: HloInstruction) -> Labels:
+    def _unite_slices(self, value: HloInstruction) -> Labels:
         """Returns the union of the sets of the value's slices."""
         return unite(self.memory.sets.get(number, 0) for number in self.places.locate(value))
 
@@ -426,7 +426,7 @@ class ScheduleEvaluation:
         memory = self.memory
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         given_state = self._list_leaves(instruction.operands[0])
-        chains = body.handed_elements if len(body.handed_elements) == len(given_state) else ()
+        chains = body.rotated_elements if len(body.rotated_elements) == len(given_state) else ()
         places = Counter(self.places.locate(instruction))
         alternatives = [tuple([given_state[element] for element in chain]) for chain in chains]
         self._keep_confluence(
@@ -442,7 +442,7 @@ class ScheduleEvaluation:
             memory.raw = dict(raw_outside)  # what an earlier iteration left raw is forced: iterations follow each other
             self._met = set()
             self._run_sequence(condition, frames, level)
-            predicate = self._find_standing(condition.root) | luck
+            predicate = self._unite_slices(condition.root) | luck
             self._run_sequence(body, frames, level)
             inside = frozenset(self._met)
             changed, ends = False, dict[int, Labels]()
@@ -477,7 +477,7 @@ class ScheduleEvaluation:
 
     def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory
-        predicate = self._find_standing(instruction.operands[0]) | memory.find_luck(instruction, 0)
+        predicate = self._unite_slices(instruction.operands[0]) | memory.find_luck(instruction, 0)
         met_outside = self._met
         self._met = set()
         outer_journal, raw_before = memory.journal, dict(memory.raw)

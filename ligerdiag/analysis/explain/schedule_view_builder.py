@@ -12,7 +12,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.def_use import MOVES, NAMES, NO_READERS
 from ligerdiag.analysis.explain.output_sentences import OutputSentences
 from ligerdiag.analysis.races import AsyncSpan, find_spans
-from ligerdiag.analysis.value_flow import Performed, ValueFlow, name_written
+from ligerdiag.analysis.value_flow import PerformedWrite, ValueFlow, name_written
 from ligerdiag.analysis.verdict.verdicts import ReadVerdict
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.dataflow import Definition, follow_back
@@ -71,10 +71,10 @@ class AccessFinder:
         times = self.context.logical_times
         return tuple(sorted(dict.fromkeys(found), key=lambda one: (times[one.step], one.buffer)))
 
-    def _list_performed(self, write: HiddenWrite) -> list[Performed]:
+    def _list_performed(self, write: HiddenWrite) -> list[PerformedWrite]:
         return [one for one in self.context.followed.performed if one.write is write]
 
-    def _list_around(self, one: Performed) -> Iterator[BufferAccess]:
+    def _list_around(self, one: PerformedWrite) -> Iterator[BufferAccess]:
         """Yields the value's definition, the kernel, and the other values in the same bytes."""
         flow = self.context.followed.flow
         maker = flow.find_step(one.overwritten.definition[0])
@@ -99,7 +99,7 @@ class AccessFinder:
             )
         return kept
 
-    def _find_reuses(self, one: Performed, maker: int) -> Iterator[int]:
+    def _find_reuses(self, one: PerformedWrite, maker: int) -> Iterator[int]:
         """Yields the steps of values that XLA puts into the same bytes, the nearest before and after the kernel."""
         if self._definers is None:
             self._definers = self._find_definers()
@@ -313,10 +313,10 @@ class OutputViews:
     """Outputs that JAX or XLA makes wrong, and no kernel."""
     _kernels: Mapping[int, int] = field(init=False)
     """HiddenWrite index to the step that performs it first."""
-    _ways: dict[frozenset[Definition | int], Mapping[Definition, Definition | None]] = field(
+    _paths: dict[frozenset[Definition | int], Mapping[Definition, Definition | None]] = field(
         default_factory=dict[frozenset[Definition | int], Mapping[Definition, Definition | None]]
     )
-    """Results of `find_ways`, by starts."""
+    """Results of `find_shortest_paths`, by starts."""
 
     def __post_init__(self) -> None:
         kernels: dict[int, int] = {}
@@ -367,7 +367,7 @@ class OutputViews:
                 yield MissingEdge(buffer=write, kernel=kernel, reader=self.flow.find_step(reader))
 
     def _find_path(self, name: str, number: int, verdict: Verdict, nodes: tuple[Definition, ...]) -> tuple[int, ...]:
-        ways = (self._find_way(starts, nodes) for starts in self._list_starts(name, verdict))
+        ways = (self._trace_path(starts, nodes) for starts in self._list_starts(name, verdict))
         found = next((way for way in ways if way), ())
         if found and verdict is not Verdict.STALE:  # a reader behind the kernel: the way begins there
             found = (*[one for one in self.flow.list_sources(found[0]) if one[1] and one[1][0] < 0][:1], *found)
@@ -378,12 +378,12 @@ class OutputViews:
             self.long.append(name)
         return steps[-MOST_ON_PATH:]
 
-    def _find_way(self, starts: frozenset[Definition | int], ends: tuple[Definition, ...]) -> tuple[Definition, ...]:
+    def _trace_path(self, starts: frozenset[Definition | int], ends: tuple[Definition, ...]) -> tuple[Definition, ...]:
         """Returns a shortest path from one of `starts`, nodes or ids of steps, to one of `ends`; () if there is none."""
-        before = self._ways.get(starts)
+        before = self._paths.get(starts)
         if before is None:
             nodes = [n for one in starts for n in (self.flow.list_nodes(one) if isinstance(one, int) else (one,))]
-            before = self._ways[starts] = self.flow.find_ways(sorted(nodes))
+            before = self._paths[starts] = self.flow.find_shortest_paths(sorted(nodes))
         return min([follow_back(before, end) for end in ends if end in before], key=len, default=())
 
     def _list_starts(self, name: str, verdict: Verdict) -> Iterator[frozenset[Definition | int]]:
@@ -462,7 +462,7 @@ def compute_schedule_view(context: Context) -> ScheduleView:
 
 
 def _describe_buffer(
-    context: Context, write: HiddenWrite, performed: tuple[Performed, ...], flow: ValueFlow
+    context: Context, write: HiddenWrite, performed: tuple[PerformedWrite, ...], flow: ValueFlow
 ) -> MutatedBuffer:
     operand = write.call.operands[write.operand]
     value, shape, size, slice_ = f"%{operand.name}", operand.shape, 0, None

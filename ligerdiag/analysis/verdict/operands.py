@@ -98,7 +98,7 @@ class Operands:
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
             elsewhere = [seen for (edge, _), (seen, _) in zip(edges, operands, strict=True) if seen and not edge]
-            if any(edge and self._are_one(edge, seen) for seen in elsewhere for edge, _ in edges):
+            if any(edge and self._are_same_value(edge, seen) for seen in elsewhere for edge, _ in edges):
                 continue
             if elsewhere and edges is not tagged.edges and tagged.opcode in _EXCHANGED:
                 as_written = zip(tagged.edges, operands, strict=True)
@@ -110,7 +110,7 @@ class Operands:
 
     def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
         """Returns whether the instruction may replace the operand: it is a twin, a factor or a term of it."""
-        if self._are_one(edge, seen):
+        if self._are_same_value(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
         if tagged.opcode in _EXCHANGED:
@@ -119,15 +119,15 @@ class Operands:
         while pending:
             found = self.intended.tagged.get(pending.pop())
             above = found.operands - known if found is not None and found.opcode in chain else ()
-            if any(self._are_one(one, seen) for one in above):
+            if any(self._are_same_value(one, seen) for one in above):
                 return True
             known.update(above)
             pending += above
         return False
 
-    def _are_one(self, one: TagPath, other: TagPath) -> bool:
+    def _are_same_value(self, one: TagPath, other: TagPath) -> bool:
         """Returns whether XLA treats the two operations as one value: twins, reshapes, results of one kernel."""
-        if self._twins.are_one(one, other):
+        if self._twins.are_twins(one, other):
             return True
         return bool(one and other) and (self._find_source(one) == other or self._find_source(other) == one)
 
@@ -157,14 +157,14 @@ class Operands:
         for edges in _list_orders(tagged):
             pairs = list(zip(edges, operands, strict=True))
             is_like = [self._is_like(edge, seen) for (edge, labels), seen in pairs if labels]
-            is_unlike = any(edge and seen and not self._are_one(edge, seen) for (edge, _), (seen, _) in pairs)
+            is_unlike = any(edge and seen and not self._are_same_value(edge, seen) for (edge, _), (seen, _) in pairs)
             if is_like and all(is_like) and not is_unlike:
                 return True
         return False
 
     def _is_like(self, edge: TagPath, seen: OperandEdge) -> bool:
         """Returns whether the instruction is the operand, or an argument as the operand is."""
-        return seen != UNSEEN and (self._are_one(edge, seen[0]) if edge and seen[0] else edge == seen[0])
+        return seen != UNSEEN and (self._are_same_value(edge, seen[0]) if edge and seen[0] else edge == seen[0])
 
     def _look_through(self, path: TagPath, tagged: TaggedSet) -> TagPath:
         """Returns the operation that goes through a barrier in place of the barrier, if the operation is meant to read
@@ -172,7 +172,9 @@ class Operands:
         """
         leaves = self._barriers.get(path[-1], ()) if path else ()
         meant = (edge for edge, _ in tagged.edges if edge)
-        return next((edge for edge in meant for leaf in leaves if self._are_one((*path[:-1], leaf[-1]), edge)), path)
+        return next(
+            (edge for edge in meant for leaf in leaves if self._are_same_value((*path[:-1], leaf[-1]), edge)), path
+        )
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
         """Returns whether no kernel touches the operand, so that reassociation may have moved it here."""

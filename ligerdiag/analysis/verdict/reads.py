@@ -29,7 +29,7 @@ from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Occurrence
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.program_order import TaggedSet
-from ligerdiag.analysis.value_flow import FollowedWrites, Performed
+from ligerdiag.analysis.value_flow import FollowedWrites, PerformedWrite
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_source, put_in_order
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
@@ -146,7 +146,7 @@ def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrite
 class _Read:
     """One reader of one overwritten value that no output is blamed on."""
 
-    performed: Performed
+    performed: PerformedWrite
     reader: HloInstruction
     step: int
     operations: tuple[HloInstruction, ...]
@@ -208,7 +208,7 @@ class ReadJudge:
             others = [self._judge_read(read) for one in performed for read in self._list_others(one, known)]
             yield from _merge((*named, *others))
 
-    def _list_others(self, one: Performed, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
+    def _list_others(self, one: PerformedWrite, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
         """Yields the reads that no output is blamed on. known: id of a step to its kind, if an output is blamed on it."""
         readers, overwritten = self.followed.flow.readers, one.overwritten
         seen: set[int] = set()

@@ -78,7 +78,7 @@ class BackwardSlices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MixedUp:
+class MixedUpDonations:
     """Donated arguments to which XLA gives one buffer."""
 
     parameters: frozenset[int]
@@ -91,7 +91,9 @@ class MixedUp:
     """A parameter, or the value that is returned in its place."""
 
 
-def find_mixed_up(module: HloModule, buffers: BufferAssignment | None, *, is_described: bool) -> MixedUp | None:
+def find_mixed_up_donations(
+    module: HloModule, buffers: BufferAssignment | None, *, is_described: bool
+) -> MixedUpDonations | None:
     """Finds donated arguments that XLA mixes up, or is known to mix up when it compiles for the machine's own GPU.
 
     is_described: XLA compiled for a described GPU.
@@ -106,7 +108,7 @@ def find_mixed_up(module: HloModule, buffers: BufferAssignment | None, *, is_des
         return None
     value, parameters = found
     outputs = frozenset(_list_outputs_of(module, parameters))
-    return MixedUp(parameters=parameters, outputs=outputs, is_seen=is_seen, value=value)
+    return MixedUpDonations(parameters=parameters, outputs=outputs, is_seen=is_seen, value=value)
 
 
 def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloInstruction, frozenset[int]] | None:

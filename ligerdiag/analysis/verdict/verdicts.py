@@ -28,7 +28,7 @@ from enum import StrEnum
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
-from ligerdiag.analysis.evaluation.carriers import Carriers, find_lost
+from ligerdiag.analysis.evaluation.carriers import Carriers, find_lost_carriers
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding, find_latent
@@ -139,7 +139,7 @@ def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]])
     }
 
 
-def add_mixed_up(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
+def add_mixed_confluences(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
     """Adds an ambiguity for each loop or conditional that may return one merged value for another."""
     added = {
         name: frozenset(
@@ -306,7 +306,7 @@ def judge(
     if blamed.unsearched:
         ambiguities = add_unsearched(ambiguities, blamed.unsearched)
     if blamed.mixed:
-        ambiguities = add_mixed_up(ambiguities, blamed, comparison)
+        ambiguities = add_mixed_confluences(ambiguities, blamed, comparison)
     blamed = propagate(blamed, ambiguities, pair.matching.order_unknown)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
         blamed, ambiguities = drop_disjoint_rows(blamed, ambiguities, evaluator)
@@ -360,7 +360,7 @@ def worsen_outputs(verdicts: Verdicts, names: Sequence[str], verdict: Verdict) -
 def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) -> Comparison:
     traced = pair.actual.traced
     if traced and carriers is not None and carriers.origins:
-        lost = find_lost(pair.optimized, carriers).paths.keys()
+        lost = find_lost_carriers(pair.optimized, carriers).paths.keys()
         traced -= {index for index, origins in carriers.origins.items() if not origins.isdisjoint(lost)}
     return Comparison(pair.writes, pair.space, pair.matching.loop_depth_differs, pair.undecided, traced)
 

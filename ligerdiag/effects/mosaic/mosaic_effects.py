@@ -292,7 +292,7 @@ _UNNAMED = "anonymous"
 """JAX's name for a kernel without a name."""
 
 
-def tell_apart(name: str, backend_config: bytes) -> str:
+def make_unique_name(name: str, backend_config: bytes) -> str:
     """Returns the kernel's name, or a unique one if it has none: a declaration for one must not hold for all."""
     return f"{name}_{sha256(backend_config).hexdigest()[:8]}" if name == _UNNAMED else name
 
@@ -304,7 +304,7 @@ def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int,
         if "module" not in attributes:
             raise ArtifactError("the backend config has no string attribute `module`")
         name, facts = _follow(attributes["module"], operands + outputs)
-        kernel = tell_apart(name, backend_config)
+        kernel = make_unique_name(name, backend_config)
     except ArtifactError as error:
         return create_unknown_effects(kernel=target, operands=operands, outputs=outputs, reason=f"{error}; {_REMEDY}")
     except _STRANGE_IR as error:
