@@ -1,17 +1,20 @@
-"""Whether an instruction may write a result into the bytes of an operand that it reads last.
+"""Decides whether an instruction may write a result into the bytes of an operand that it reads last.
 
-It may if no element of the operand is read after another one has been written into its place. XLA reuses an operand's bytes
-by the same rule, operation by operation (CanShareOperandBufferWithUser in xla/hlo/analysis/hlo_dataflow_analysis.cc, and
-xla/service/gpu/buffer_sharing.cc):
-  (1) An operation that needs element i alone for element i; a sort; a collective that NCCL computes in place. Of several
-      operands it is the one with the result's number. A copy or a transpose, if the elements stay in their order in memory.
-  (2) What is updated in place, and what an alias declares (`aliasing.find_in_place`).
-  (3) A library's call that adds to an operand: cuBLAS's third one, and what cuSOLVER decomposes. No other custom call.
-  (4) A fusion, if on every way from the parameter to a result elements stay where they are. What only reduces the operand
-      may do so on the way to another result of a kInput fusion, which XLA computes first; a kernel that XLA writes in
-      Triton (kCustom) holds whole rows.
-An operation that is in neither table may, and so may one on single elements: what is not known accuses nobody.
-"""
+It may if it reads no element of the operand after it has written another element to the same place. XLA reuses an
+operand's bytes by the same rule, operation by operation (CanShareOperandBufferWithUser in
+xla/hlo/analysis/hlo_dataflow_analysis.cc, and xla/service/gpu/buffer_sharing.cc):
+
+- An operation that needs element i only for element i, a sort, and a collective that NCCL computes in place may write
+  over the operand with the result's number. A copy or a transpose may if the elements keep their order in memory.
+- An operation that updates in place may write over the operand that it updates, and so may an instruction that declares
+  an alias (`aliasing.find_in_place`).
+- A library's call that adds to an operand may write over it: cuBLAS over its third one, cuSOLVER over the matrix that
+  it decomposes. No other custom call may.
+- A fusion may if elements keep their places on every path from the parameter to a result. A reduction of the operand
+  may be on the path to another result of a kInput fusion, which XLA computes first; a kernel that XLA writes in Triton
+  (kCustom) holds whole rows.
+
+An operation that is in neither table may, and so may one on single elements: an unknown operation accuses nobody."""
 
 from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.dataflow import look_through, search
@@ -48,7 +51,9 @@ def may_write_over(module: HloModule, instruction: HloInstruction, index: ShapeI
 
 
 def _moves_elements(one: HloInstruction, number: int) -> bool:
-    """Returns whether an element of the operand is needed for another element of the result, by (1) to (3)."""
+    """Returns whether an element of the operand is needed for another element of the result of an operation that is no
+    fusion.
+    """
     if one.opcode == "custom-call":
         target = one.proto.custom_call_target
         own = next((first for prefix, first in _ADDS_TO.items() if target.startswith(prefix)), None)
@@ -69,7 +74,7 @@ def _list_order(value: HloInstruction) -> list[int]:
 
 
 def _may_fusion(fused: HloComputation, fusion: HloInstruction, index: ShapeIndex, number: int) -> bool:
-    """See (4)."""
+    """Returns whether the fusion may write the result at `index` over the operand with this number."""
     kind, result = fusion.proto.fusion_kind, _find_result(fused, index)
     parameter = fused.parameters[number]
     if _is_updated(parameter, result):

@@ -1,24 +1,26 @@
-"""Pairs of values that are alive at the same time and stand in the same bytes, from the schedule and the buffer
-assignment.
+"""Finds pairs of values that are alive at the same time in the same bytes, from the schedule and the buffer assignment.
 
 One walk over the schedule runs every computation on the bytes of the assignment. Bytes hold the name of the value that
 was written there last; a name is the position that defines the value, as XLA's buffer assignment lists it (`dataflow`).
 
-(1) An instruction reads the values of its operands, and then writes those of its results. A read must find the value
-that the operand means. If it finds another one, both were alive: the *lost* value, which is still read, and the *other*
-one. So a consumer may write over the operand that it reads last, and over no other value that is read later. (2) Two
-results of one instruction in the same bytes are written at once: neither can be read. Results that are one value inside
-of a fusion may share them. (3) A result that stands in a part of an operand's bytes, or begins elsewhere, is written
-while the operand is still read. So is one in the very same bytes, if elements of the operand are needed for other
-elements of the result (`overwriting`). (4) What only passes a value on (tuples, bitcasts, calls, barriers, the done of
-a start) keeps its name. The state of a loop has one name from the entry to the result, and a conditional's result one
-for all branches: to rename is not to write. The body of a loop must leave every element of the state in place, and so
-must its condition. After a conditional, bytes hold what each branch may have left there. (5) A done reads what its
-start has read: an operand stays until then, unless the start itself writes over it. (6) At the end stand the results,
-and each argument that the caller keeps, as it came. (7) An output is wrong if it may depend on a read that found
-another value: by operands, by leaf of a loop's state, and by predicates. Not modelled: what a kernel overwrites behind
-XLA's back. Nothing is said of values without bytes, and of computations that are applied or fused.
-"""
+- An instruction reads the values of its operands, and then writes its results. A read must find the value of the
+  operand. If it finds another one, both were alive: the *lost* value, which is still read, and the *other* one. So a
+  consumer may write over the operand that it reads last, and over no other value that is read later.
+- Two results of one instruction in the same bytes are written at once: neither can be read. Results that are one value
+  inside of a fusion may share bytes.
+- A result in a part of an operand's bytes, or with another start, is written while the operand is still read. So is one
+  in the very same bytes, if elements of the operand are needed for other elements of the result (`overwriting`).
+- Tuples, bitcasts, calls, barriers and the done of a start pass a value on, and keep its name. The state of a loop has
+  one name from the entry to the result, and a conditional's result one for all branches: a new name is no write. The
+  body of a loop must leave every element of the state in place, and so must its condition. After a conditional, bytes
+  hold anything that a branch may have left there.
+- A done reads the operands of its start: they stay until then, unless the start itself writes over them.
+- At the end, the results must be in their bytes, and each argument that the caller keeps in its own, unchanged.
+- An output is wrong if it may depend on a read that found another value: by operands, by leaf of a loop's state, and by
+  predicates.
+
+Not modelled: writes of kernels that XLA does not know. Values without bytes, and computations that are applied or
+fused, are not judged."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -72,7 +74,7 @@ class SharedBytes:
     """The value that is written over it, or at the same time."""
     other_place: Slice
     reader: HloInstruction | None
-    """The first reader of the lost value that finds the other one; None for the end of the program, (6)."""
+    """The first reader of the lost value that finds the other one; None for the end of the program."""
     readers: int
     """Number of such readers."""
     outputs: frozenset[int]
@@ -105,10 +107,10 @@ def find_shared_bytes(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Held:
-    """What some bytes hold."""
+    """The value in some bytes."""
 
     names: tuple[Definition, ...]
-    """The value's name; several where any of these may stand there, or parts of each."""
+    """The value's name; several if it may be any of these, or parts of each."""
     wrong: int
     """The pairs that it depends on, as a bit each."""
     turn: int
@@ -171,7 +173,7 @@ class _Memory:
         found.put(place.offset, place.offset + place.size, held)
 
     def join(self, others: "list[_Memory]") -> "_Memory":
-        """Returns what may stand where, if one of the others comes after this one."""
+        """Returns the memory after this one, if one of the others follows it."""
         joined = dict(self._allocations)
         for number in dict.fromkeys(number for other in others for number in other._owned):
             found = [one for other in others if (one := other._allocations.get(number)) is not None]
@@ -278,7 +280,7 @@ class _Walk:
         self._flow = Dataflow(module, PassThrough(tuples=True))
         self._places = {(one, index): number for one, found in buffers.definitions.items() for index, number in found}
         self._names: dict[Definition, Definition] = {}
-        """Other names of one value, (2) and (4)."""
+        """Name to the name that replaces it, for names of one value."""
         self._leaves: dict[int, tuple[_Leaf, ...]] = {}
         self._memory = _Memory()
         self._turn = 0
@@ -313,7 +315,7 @@ class _Walk:
         return search([self._module.entry.id], list_called)
 
     def _give_names(self, instruction: HloInstruction) -> None:
-        """Joins the names of what is one value, (2) and (4)."""
+        """Joins the names of one value: of a loop's state, and of equal results of a fusion."""
         if instruction.opcode == "while":
             callees = [self._module.computations[number] for number in instruction.called_computations]
             same = (instruction, *(callee.parameters[0] for callee in callees))
@@ -385,7 +387,7 @@ class _Walk:
                 self._write(instruction, wrong, read)
 
     def _wait(self, done: HloInstruction) -> None:
-        """See (5)."""
+        """Reads the operands of the start for which the instruction waits, and renames its results."""
         results = self._list_leaves(done)
         names = frozenset([leaf[0] for leaf in results if leaf is not None])
         start = find_start(self._module, done) if done.opcode == "send-done" else None
@@ -396,7 +398,7 @@ class _Walk:
             self._rename(results, [wrong | (self._peek(leaf) if leaf is not None else 0) for leaf in results])
 
     def _run_loop(self, loop: HloInstruction) -> None:
-        """See (4)."""
+        """Runs body and condition until what depends on wrong reads is stable; reads the state after each."""
         body, condition = (self._module.computations[number] for number in loop.called_computations)
         state, left = self._list_leaves(body.parameters[0]), self._list_leaves(body.root)
         wrong = [self._read_leaf(leaf, loop) for leaf in self._list_leaves(loop.operands[0])]
@@ -420,7 +422,7 @@ class _Walk:
         self._rename(self._list_leaves(loop), [one | decided for one in wrong])
 
     def _run_branches(self, conditional: HloInstruction) -> None:
-        """See (4)."""
+        """Runs each branch on the memory before the conditional, and joins the memories after them."""
         decided = self._read_all(conditional.operands[0], conditional)
         results, before = self._list_leaves(conditional), self._memory
         ends: list[_Memory] = []
@@ -451,7 +453,7 @@ class _Walk:
     ) -> int:
         """Returns the pairs that the value depends on, one more of which may be this read's.
 
-        results: names of what the reader waits for, (5).
+        results: names of the start's results, which a done waits for.
         """
         if leaf is None:
             return 0
@@ -469,7 +471,7 @@ class _Walk:
         return wrong
 
     def _write(self, instruction: HloInstruction, wrong: int, read: Iterable[Definition]) -> None:
-        """Writes the results, (1) to (3)."""
+        """Writes the results, and notes the values that they overwrite while these are alive."""
         defined = self._definitions.get(instruction.id, ())
         leaves = [(leaf[0], leaf[1]) for leaf in self._list_leaves(instruction) if leaf is not None] if defined else []
         own = {number for _, number in defined}
@@ -493,7 +495,7 @@ class _Walk:
     def _find_lost(
         self, instruction: HloInstruction, name: Definition, number: int, read: Iterable[Definition]
     ) -> Iterator[Definition]:
-        """Yields the operands over which this result is written while they are read, (3)."""
+        """Yields the operands over which this result is written while they are read."""
         place = self._slices[number]
         found, low, high = self._memory.look(place)
         for rank in range(low, high):
@@ -503,7 +505,7 @@ class _Walk:
                     yield lost
 
     def _may_write_over(self, instruction: HloInstruction, name: Definition, lost: Definition) -> bool:
-        """See (3)."""
+        """Returns whether the instruction may write this result over the operand `lost`, in the very same bytes."""
         if not self._is_assigned:  # what must share bytes does so by XLA's rules
             return True
         numbers = [
@@ -515,7 +517,7 @@ class _Walk:
         return all(may) if instruction.opcode == "fusion" else any(may)
 
     def _list_given(self, instruction: HloInstruction, name: Definition) -> list[tuple[Definition, int]]:
-        """Returns the operands' leaves that the result depends on, (7)."""
+        """Returns the operands' leaves that the result depends on."""
         (number, index), operands = name, instruction.operands
         is_one_of_several = number == instruction.id and index != ()
         if is_one_of_several and is_operandwise(instruction):
@@ -557,7 +559,7 @@ class _Walk:
         return self._bits[key]
 
     def _require_arguments(self, entry: HloComputation) -> None:
-        """See (6)."""
+        """Requires that each argument that the caller keeps is in its bytes at the end."""
         given = {
             (one.parameter_number, tuple(one.parameter_shape_index)) for one in self._module.input_output_alias.entries
         }

@@ -369,7 +369,7 @@ class OutputViews:
     def _find_path(self, name: str, number: int, verdict: Verdict, nodes: tuple[Definition, ...]) -> tuple[int, ...]:
         ways = (self._trace_path(starts, nodes) for starts in self._list_starts(name, verdict))
         found = next((way for way in ways if way), ())
-        if found and verdict is not Verdict.STALE:  # a reader behind the kernel: the way begins there
+        if found and verdict is not Verdict.STALE:  # a reader after the kernel: the path begins there
             found = (*[one for one in self.flow.list_sources(found[0]) if one[1] and one[1][0] < 0][:1], *found)
         steps = self.flow.name_steps(found)
         if not steps and (verdict is not Verdict.FRESH or self._is_touched(number)):

@@ -34,7 +34,7 @@ from ligerdiag.hlo.module import TagPath
 
 
 class TwinJudge(Protocol):
-    """What an instruction is for the twins of the operation that it is named after."""
+    """Says whether an instruction is right or wrong for the twins of the operation that it is named after."""
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether a twin of this wrong operation is right at this instruction, about this HiddenWrite index."""
