@@ -38,7 +38,7 @@ from ligerdiag.analysis.verdict.merged_values import (
     find_shared_state,
     find_twin_confluences,
 )
-from ligerdiag.analysis.verdict.operands import Operands
+from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.analysis.verdict.output_reachability import Reached, find_reached
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, TagPath
@@ -84,14 +84,14 @@ class BlameSearch:
     differing: tuple[Differing, ...]
     comparison: Comparison
     evaluator: Evaluator
-    known: Operands
+    provenance: OperandProvenance
     instructions: Mapping[int, HloInstruction]
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
         """Makes outputs worse for all four reasons, and finds the readers behind them."""
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
         outputs = self._blame_merged_values(self._blame_merged_calls(outputs), mixed)
-        own = find_authored_occurrences(self.differing, self.known.is_authored)
+        own = find_authored_occurrences(self.differing, self.provenance.is_authored)
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
         spare: _Reads = []

@@ -23,7 +23,7 @@ from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.merged_values import find_joined
-from ligerdiag.analysis.verdict.operands import Operands
+from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import TagPath
 
 type _Place = tuple[TagPath, int]
@@ -92,10 +92,10 @@ def find_direct_errors(
     direct = replace(evaluator, direct=True)
     intended = direct.run_intended()
     actual = direct.run_actual(frozenset(path for path, tagged in intended.tagged.items() if tagged.labels))
-    known = Operands(intended, actual, evaluator)
+    provenance = OperandProvenance(intended, actual, evaluator)
     differing = find_differing(intended, actual, comparison)
     if evaluator.retagged is None and not evaluator.canonicalized:
-        differing += (*find_wrong_edges(known, comparison), *find_joined(known, comparison))
+        differing += (*find_wrong_edges(provenance, comparison), *find_joined(provenance, comparison))
     stale: defaultdict[_Place, Labels] = defaultdict(int)
     clobbered: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:
@@ -107,7 +107,7 @@ def find_direct_errors(
         differing=(),
         comparison=comparison,
         evaluator=evaluator,
-        known=known,
+        provenance=provenance,
         instructions={},
     )
     outputs = {

@@ -27,7 +27,7 @@ from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
-from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes
+from ligerdiag.analysis.verdict.operand_provenance import UNSEEN, OperandEdge, OperandProvenance, find_bytes
 from ligerdiag.hlo.dataflow import Position
 from ligerdiag.hlo.module import TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -232,24 +232,24 @@ def find_source(write: int, occurrence: Occurrence, slices: set[int], space: Lab
     return None, Place.RECOMPUTED
 
 
-def find_wrong_edges(known: Operands, comparison: Comparison) -> Iterator[Differing]:
+def find_wrong_edges(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
     """Finds operations with a wrong operand, about writes that the whole operation is not wrong about.
 
     If the instruction is wrong as the operation that it is named after, it may compute a twin, and is compared with
     that too.
     """
-    intended, twins = known.intended, find_twins(known.evaluator.program)
+    intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
     for path, tagged in intended.tagged.items():
         if not any(one for one, _ in tagged.edges) and len({labels for _, labels in tagged.edges}) < 2:
             continue
-        for occurrence in known.actual.occurrences.get(path, ()):
+        for occurrence in provenance.actual.occurrences.get(path, ()):
             instruction = occurrence.instruction
             if instruction.opcode != tagged.opcode or len(instruction.operands) != len(tagged.edges):
                 continue
-            if not known.is_authored(path, occurrence):
+            if not provenance.is_authored(path, occurrence):
                 continue
-            operands = known.recognise(path, occurrence)
-            here, parts = _judge_operands(path, tagged, (occurrence, operands), known, comparison)
+            operands = provenance.recognise(path, occurrence)
+            here, parts = _judge_operands(path, tagged, (occurrence, operands), provenance, comparison)
             if parts != (0, 0):
                 yield Differing(path, tagged, occurrence, *parts)
             if here == (0, 0) and parts == (0, 0):
@@ -258,7 +258,7 @@ def find_wrong_edges(known: Operands, comparison: Comparison) -> Iterator[Differ
                 meant = intended.tagged.get(other)
                 if meant is None or len(meant.edges) != len(operands):
                     continue
-                _, parts = _judge_operands(other, meant, (occurrence, operands), known, comparison)
+                _, parts = _judge_operands(other, meant, (occurrence, operands), provenance, comparison)
                 if parts != (0, 0):
                     yield Differing(other, meant, occurrence, *parts, twin=path)
 
@@ -267,15 +267,15 @@ def _judge_operands(
     path: TagPath,
     tagged: TaggedSet,
     seen: tuple[Occurrence, list[OperandEdge]],
-    known: Operands,
+    provenance: OperandProvenance,
     comparison: Comparison,
 ) -> tuple[tuple[Labels, Labels], tuple[Labels, Labels]]:
     """Returns, for the instruction as this operation, the writes about which it is stale, those about which it is
     clobbered, and further writes about which one of its operands is wrong.
     """
     occurrence, operands = seen
-    stale, clobbered = _judge(tagged, operands, known, comparison)
-    for labels, meanings in _list_joined(tagged, occurrence, operands, known.evaluator):
+    stale, clobbered = _judge(tagged, operands, provenance, comparison)
+    for labels, meanings in _list_joined(tagged, occurrence, operands, provenance.evaluator):
         stale |= unite(comparison.find_stale(meant, labels) for meant in meanings)
         clobbered |= unite(comparison.find_clobbered(meant, labels) for meant in meanings)
     own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
@@ -287,16 +287,16 @@ def _judge_operands(
 
 
 def _judge(
-    tagged: TaggedSet, operands: list[OperandEdge], known: Operands, comparison: Comparison
+    tagged: TaggedSet, operands: list[OperandEdge], provenance: OperandProvenance, comparison: Comparison
 ) -> tuple[Labels, Labels]:
     """Returns the writes, a bit each, about which some operand is stale, and those about which some operand is
     clobbered.
     """
     stale = clobbered = -1
-    for edges in known.list_orders(tagged, operands):
+    for edges in provenance.list_orders(tagged, operands):
         every = zip(edges, operands, strict=True)
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
-        unlike = [pair for pair in pairs if pair[1][0] and not known.may_replace(pair[1][0], pair[0][0], tagged)]
+        unlike = [pair for pair in pairs if pair[1][0] and not provenance.may_replace(pair[1][0], pair[0][0], tagged)]
         if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
             pairs = [pair for pair in pairs if pair not in unlike]
             unlike = [

@@ -19,7 +19,7 @@ from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import Differing
-from ligerdiag.analysis.verdict.operands import RENAMED, UNSEEN, Operands, find_bytes
+from ligerdiag.analysis.verdict.operand_provenance import RENAMED, UNSEEN, OperandProvenance, find_bytes
 from ligerdiag.hlo.dataflow import Dataflow
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -50,31 +50,31 @@ def find_removed_choices(
             yield path, found
 
 
-def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
+def find_joined(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
     """Finds merged products that are gone and should read the value before (or after) a write, while the remaining
     product reads it after (or before).
     """
-    intended, twins = known.intended, find_twins(known.evaluator.program)
+    intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
     left: dict[TagPath, list[Occurrence]] = {}
     for path in twins.products:
         if path in intended.tagged:
-            seen = known.actual.occurrences.get(path, ())
+            seen = provenance.actual.occurrences.get(path, ())
             left[path] = [one for one in seen if is_same_operation(intended.tagged[path].opcode, one.instruction)]
     gone = [path for path, occurrences in left.items() if not occurrences and intended.tagged[path].edges]
-    concatenations = _find_concatenations(known.evaluator) if gone else {}
+    concatenations = _find_concatenations(provenance.evaluator) if gone else {}
     joined = [
         (path, one, number)
         for path, some in left.items()
         if gone
         for one in some
-        for number in _list_shared(one, known.evaluator, concatenations)
+        for number in _list_shared(one, provenance.evaluator, concatenations)
     ]
     for path in gone:
         tagged, found = intended.tagged[path], list[Differing]()
         for other, occurrence, number in joined:
             pairs = enumerate(zip(twins.products[other], twins.products[path], strict=True))
             same = [place for place, (one, another) in pairs if one == another]
-            _, labels = known.recognise(other, occurrence)[number]
+            _, labels = provenance.recognise(other, occurrence)[number]
             if len(same) == 1 and labels != UNSEEN[1]:  # XLA may have exchanged the operands
                 meant = tagged.edges[same[0]][1]
                 wrong = comparison.find_stale(meant, labels), comparison.find_clobbered(meant, labels)

@@ -36,7 +36,7 @@ from ligerdiag.analysis.verdict.bystanders import find_direct_errors, needs_dire
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.merged_values import find_joined
-from ligerdiag.analysis.verdict.operands import Operands
+from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.schedule_view import Place, ReadKind
@@ -277,11 +277,11 @@ def judge(
         name: comparison.compare(intended[n] if n < len(intended) else 0, actual[n] if n < len(actual) else 0)
         for n, name in enumerate(output_names)
     }
-    known = Operands(pair.intended, pair.actual, evaluator)
+    provenance = OperandProvenance(pair.intended, pair.actual, evaluator)
     differing = find_differing(pair.intended, pair.actual, comparison)
     if evaluator.retagged is None and not evaluator.canonicalized:
-        differing += tuple(find_wrong_edges(known, comparison))
-        differing += tuple(find_joined(known, comparison))
+        differing += tuple(find_wrong_edges(provenance, comparison))
+        differing += tuple(find_joined(provenance, comparison))
     direct = None
     if needs_direct_errors(differing, outputs, comparison):
         direct = find_direct_errors(output_names, pair=pair, evaluator=evaluator, comparison=comparison)
@@ -292,7 +292,7 @@ def judge(
         differing=differing,
         comparison=comparison,
         evaluator=evaluator,
-        known=known,
+        provenance=provenance,
         instructions=instructions,
     ).find(outputs)
     ambiguities: Ambiguities = {}

@@ -57,7 +57,7 @@ UNSEEN: OperandEdge = (), -1
 
 
 @dataclass(frozen=True, eq=False)
-class Operands:
+class OperandProvenance:
     """Recognises the operands of instructions that compute the program's operations."""
 
     intended: Intended
