@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ligerdiag.hlo.dataflow import find_start, search
+from ligerdiag.hlo.dataflow import search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 
@@ -196,9 +196,3 @@ def order_by(
             if not waiting[user]:
                 heappush(ready, (keys[user], user))
     return tuple(order)
-
-
-def find_late_start(module: HloModule, done: HloInstruction, late: Collection[int]) -> HloInstruction | None:
-    """Returns the start of this done if the order runs the start's work at the done."""
-    start = find_start(module, done)
-    return start if start.id in late else None
