@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.dependents import find_dependents, name_reached
-from ligerdiag.effects.access import CallEffects, OperandUse, ReadsBeforeWrite
+from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough
 from ligerdiag.hlo.module import HloInstruction
@@ -28,8 +28,6 @@ class UnwrittenMemory:
     effects: CallEffects
     operand: int
     """Number of the call's operand that is the memory."""
-    use: OperandUse
-    """Of the operand, or of the output in its place, whichever pointer is read."""
     allocation: HloInstruction
 
 
@@ -50,9 +48,8 @@ def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
             uses = [use] if access.reads else []
             output = leaves.index(aliases[number]) if aliases.get(number) in leaves else len(leaves)
             uses += effects.output_uses[output : output + 1]
-            read = next((one for one in uses if one.reads_before_write is ReadsBeforeWrite.YES), None)
-            if read is not None:
-                yield UnwrittenMemory(call=call, effects=effects, operand=number, use=read, allocation=allocation)
+            if any(one.reads_before_write is ReadsBeforeWrite.YES for one in uses):
+                yield UnwrittenMemory(call=call, effects=effects, operand=number, allocation=allocation)
 
 
 def find_unresolved_reads(context: Context) -> Mapping[str, str]:
