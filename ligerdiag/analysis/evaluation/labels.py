@@ -265,14 +265,14 @@ def transfer_call(
         access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
         if access not in (Access.NONE, Access.WRITE):
             read |= labels
-    settled = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
-    read &= ~unite(settled.values())
+    replaced = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
+    read &= ~unite(replaced.values())
     results = read | unite(space.fresh(write.index) for write in writes if write.unknown)
     before = unite(space.wrong_before(write.index) for write in writes)
     if direct:
         read &= -space.above
     written = tuple(
-        (write.operand, settled[write.index] | before, (0 if write.unknown else read) | space.fresh(write.index))
+        (write.operand, replaced[write.index] | before, (0 if write.unknown else read) | space.fresh(write.index))
         for write in writes
     )
     return CallTransfer(results, written)

@@ -46,13 +46,13 @@ def find_unordered_reads(
     module: HloModule,
     places: Places,
     writes: tuple[ActualWrite, ...],
-    own: Mapping[int, tuple[HiddenWrite, ...]],
+    writes_by_call: Mapping[int, tuple[HiddenWrite, ...]],
     effects_of: EffectsOf,
 ) -> UnorderedReads:
-    """Finds every lucky read. own: id of a call in the module to its hidden writes."""
+    """Finds every lucky read. writes_by_call: id of a call in the module to its hidden writes."""
     if not writes or not module.is_scheduled:
         return {}
-    return _Search(module, places, writes, own, effects_of).find()
+    return _Search(module, places, writes, writes_by_call, effects_of).find()
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +60,7 @@ class _Search:
     module: HloModule
     places: Places
     writes: tuple[ActualWrite, ...]
-    own: Mapping[int, tuple[HiddenWrite, ...]]
+    writes_by_call: Mapping[int, tuple[HiddenWrite, ...]]
     effects_of: EffectsOf
     _storage: SharedStorage = field(init=False)
     _order: Order = field(default_factory=Order)
@@ -148,7 +148,7 @@ class _Search:
 
     def _find_overwritten(self, write: ActualWrite) -> frozenset[Definition]:
         """Returns the definitions of the values that a write overwrites."""
-        numbers = [one.operand for one in self.own.get(write.call.id, ()) if one.index == write.write]
+        numbers = [one.operand for one in self.writes_by_call.get(write.call.id, ()) if one.index == write.write]
         values = [write.call.operands[number] for number in numbers]
         for outer in reversed(write.frames[:-1]):
             if outer.instruction.opcode != "fusion":

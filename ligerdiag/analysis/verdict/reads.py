@@ -156,7 +156,7 @@ class _Read:
     origin: Origin
     outputs: tuple[str, ...]
     """The program's outputs that the reader reaches."""
-    taken_by: ReadKind
+    kind_of_users: ReadKind
     """The one kind that all users of the reader's result have; NONE if there is no single one."""
 
 
@@ -231,10 +231,10 @@ class ReadJudge:
                 operand=operand,
                 origin=origin,
                 outputs=tuple([name for number, name in enumerate(self.verdicts.outputs) if bits >> number & 1]),
-                taken_by=self._find_taken(step, one.write.index, known),
+                kind_of_users=self._find_kind_of_users(step, one.write.index, known),
             )
 
-    def _find_taken(self, step: int, write: int, known: Mapping[int, ReadKind]) -> ReadKind:
+    def _find_kind_of_users(self, step: int, write: int, known: Mapping[int, ReadKind]) -> ReadKind:
         """Returns the one kind that all users of the step's result have; NONE if there is no single one."""
         kinds = {known.get(user, ReadKind.NONE) for user in self._users.get(step, ())}
         said = [self._by_output.get((name, write), Verdict.FRESH) for name in self._results.get(step, ())]
@@ -265,39 +265,39 @@ class ReadJudge:
         if write in self._unknown or (write, read.reader.id) in self._raced:
             return _UNDECIDED
         occurrence = self._find_occurrence(operation)
-        gets = self._find_gets(read, occurrence)
-        if gets is None:
+        gets_newer = self._gets_kernels_version(read, occurrence)
+        if gets_newer is None:
             return _UNDECIDED
-        seen = self._find_order(read) if gets else ReadKind.ORIGINAL
+        seen = self._find_order(read) if gets_newer else ReadKind.ORIGINAL
         tagged = self.pair.intended.tagged.get(self.pair.optimized.find_tag_path(operation))
         if tagged is None or not is_same_operation(tagged.opcode, operation):
-            if read.taken_by is (ReadKind.CLOBBERED if gets else ReadKind.STALE):
-                return read.taken_by, ReadCause.USERS
+            if read.kind_of_users is (ReadKind.CLOBBERED if gets_newer else ReadKind.STALE):
+                return read.kind_of_users, ReadCause.USERS
             return seen if self._are_right(read.outputs, write) else ReadKind.UNKNOWN, ReadCause.USERS
-        return self._compare(write, tagged, occurrence, seen, gets=gets), ReadCause.OPERATION
+        return self._compare(write, tagged, occurrence, seen, gets_newer=gets_newer), ReadCause.OPERATION
 
     def _compare(
-        self, write: int, tagged: TaggedSet, occurrence: Occurrence | None, seen: ReadKind, *, gets: bool
+        self, write: int, tagged: TaggedSet, occurrence: Occurrence | None, seen: ReadKind, *, gets_newer: bool
     ) -> ReadKind:
         """Judges a read by an operation of the author."""
         space, comparison = self.pair.space, self.verdicts.comparison
         bit = space.bits_of((write,))
         fresh = bool(tagged.labels & space.all_fresh(write))
         original = bool(tagged.labels & space.all_original(write))
-        if fresh == gets and not (gets and original):
+        if fresh == gets_newer and not (gets_newer and original):
             return seen
         actual = occurrence.labels if occurrence is not None else 0
         if comparison.find_stale(tagged.labels, actual) & bit:
-            return ReadKind.STALE if not gets else ReadKind.UNKNOWN
+            return ReadKind.STALE if not gets_newer else ReadKind.UNKNOWN
         if comparison.find_clobbered(tagged.labels, actual) & bit:
-            return ReadKind.CLOBBERED if gets else ReadKind.UNKNOWN
+            return ReadKind.CLOBBERED if gets_newer else ReadKind.UNKNOWN
         return seen if occurrence is not None else ReadKind.UNKNOWN  # it means both, and has both
 
     def _find_occurrence(self, operation: HloInstruction) -> Occurrence | None:
         found = self.pair.actual.occurrences.get(self.pair.optimized.find_tag_path(operation), ())
         return next((one for one in found if one.instruction is operation), None)
 
-    def _find_gets(self, read: _Read, occurrence: Occurrence | None) -> bool | None:
+    def _gets_kernels_version(self, read: _Read, occurrence: Occurrence | None) -> bool | None:
         """Returns whether the read gets the kernel's version; None if unknown."""
         if read.origin is not Origin.VALUE:
             return False
