@@ -1,11 +1,17 @@
 """Judges every read of an overwritten value: the version that it gets, against the version that its author means.
 
 A *read* is a scheduled instruction that reads bytes that a kernel overwrites, reads the value from which they were
-copied, or computes the value anew (see `def_use`). It is stale      if it gets the version from before the kernel, and
-the kernel's version is meant; clobbered  if it gets the kernel's version, and the version from before is meant; unknown
-if either of the two is unknown; latent     if it gets the version that is meant, and only the schedule's order makes it
-so; fresh      if it gets the kernel's version, as meant, and something forces the order; original   if it gets the
-version from before, as meant. For one hidden write and one instruction, the first of these decides:
+copied, or computes the value anew (see `def_use`). It is
+
+- *stale* if it gets the version from before the kernel, and the kernel's version is meant;
+- *clobbered* if it gets the kernel's version, and the version from before is meant;
+- *unknown* if either of the two is unknown;
+- *latent* if it gets the version that is meant, and only the schedule's order makes it so;
+- *fresh* if it gets the kernel's version, as meant, and something forces the order;
+- *original* if it gets the version from before, as meant.
+
+For one hidden write and one instruction, the first of these statements that applies decides:
+
 - If a read makes an output stale, clobbered or latent (see `blame`), the read has the same verdict.
 - If an output is wrong for this write and no such read is known, as where XLA merged two calls, the first operation in
   program order whose set is wrong and from which the output is computed is as wrong as the output.
@@ -16,8 +22,8 @@ version from before, as meant. For one hidden write and one instruction, the fir
   this write, otherwise unknown.
 - An instruction of the compiler has no author: it is right if all outputs that it reaches are right for this write,
   wrong if all of its users are wrong readers and wrong outputs, otherwise unknown.
-An instruction that reads the value in several ways has the worst of their verdicts.
-"""
+
+An instruction that reads the value in several ways has the worst of their verdicts."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
