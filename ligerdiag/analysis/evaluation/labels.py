@@ -1,8 +1,9 @@
 """Represents dependence sets as integers: the meaning of each bit, and how a custom call passes labels on.
 
-For each hidden write W, and for each *iteration class* c, there are two bits:   FRESH(W, c)  the value depends on W's
-write;   ORIG(W, c)   the value depends on the value of W's operand before W, on a path that does not lead through W's
-kernel.
+For each hidden write W, and for each *iteration class* c, there are two bits:
+
+- FRESH(W, c): the value depends on W's write.
+- ORIG(W, c): the value depends on the value of W's operand before W, on a path that does not lead through W's kernel.
 
 Iteration class 0 is "this iteration"; class j >= 1 means that the write happened in an earlier iteration of the loop at
 nesting level j (1 is the outermost), the outermost loop that has advanced since. Without classes, a loop-carried
@@ -11,6 +12,7 @@ dependence would hide a dependence that is missing in this iteration.
 Above these bits are *marks*: one bit for each discovery of the evaluation, such as a lucky read or a stale reader.
 
 A custom call passes labels on by the same rule in both programs:
+
 - Its results depend on every operand that it may read.
 - A hidden-written operand then depends on the same operands, and is FRESH. If the write is unknown, it is FRESH and has
   no other label, because no other dependence is certain.
