@@ -8,20 +8,12 @@ from tools.texts import Kind, Text
 GONE: frozenset[str] = frozenset(
     {
         "PytreeClass",
-        "analysis.drift",
-        "analysis.neighbours",
         "analysis.program_order",
-        "analysis.schedule_view",
         "as_written",
         "compile.intent",
-        "hlo.fingerprint",
-        "hlo.must_alias",
         "invariants",
         "locations",
-        "machine",
-        "precision",
         "stacked",
-        "verdict.combination",
     }
 )
 """Pointers in docstrings of ligerdiag/ whose file or module is gone. Take one off when it is mended; add none."""
