@@ -8,9 +8,7 @@ from tools.texts import Kind, Text
 GONE: frozenset[str] = frozenset(
     {
         "PytreeClass",
-        "analysis.program_order",
         "as_written",
-        "compile.intent",
         "invariants",
         "locations",
         "stacked",

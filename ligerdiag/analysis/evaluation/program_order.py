@@ -8,9 +8,9 @@
   other names too: a kernel that overwrites the pieces inside overwrites the array outside.
 - A kernel's hidden write changes the storage of its operand for every later reader. An output with a declared alias
   that the schedule breaks (see `writes`) is a copy of the operand, which the kernel overwrites.
-- The program as written shows by snapshots which version autodiff means where it reads a value (see `compile.intent`).
-  In a canonicalized program, an operation that autodiff derived from the value before the write reads that
-  version; other unknowns get marks (see `ambiguities`).
+- The program as written shows by snapshots which version autodiff means where it reads a value (see
+  `compile.lowering.intent`). In a canonicalized program, an operation that autodiff derived from the value before the
+  write reads that version; other unknowns get marks (see `ambiguities`).
 - A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the values it
   replaced. Loops run to a fixpoint. A loop that runs once has no iterations: XLA inlines its body. After a branch, and
   after a loop that may not run, alternatives meet (see `LabelSpace.meet`). A branch that is never taken and a loop that

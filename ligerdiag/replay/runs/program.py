@@ -1,6 +1,6 @@
 """Runs the program as its author meant it, each value in its own storage, and finds the origin of its first NaN.
 
-Program order has the rules of `analysis.program_order`, on numbers instead of dependence sets:
+Program order has the rules of `analysis.evaluation.program_order`, on numbers instead of dependence sets:
 
 - The order is that of the tags.
 - Every instruction that computes makes a new cell. `tuple`, `get-tuple-element` and the parameters of a `call` or a
