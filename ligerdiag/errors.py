@@ -148,8 +148,9 @@ def holds_installed(folder: Path) -> bool:
 
 
 def _list_installed_folders() -> Iterator[Path]:
-    """Yields the folders of PYTHONPATH that hold installed packages."""
-    for entry in (*os.environ.get("PYTHONPATH", "").split(os.pathsep), *list_case_path()):
+    """Yields the folders of PYTHONPATH, and those that a .pth file adds, that hold installed packages."""
+    here = Path.cwd()
+    for entry in (*os.environ.get("PYTHONPATH", "").split(os.pathsep), *list_case_path(), *sys.path):
         folder = Path(entry).resolve()
-        if entry and holds_installed(folder):
+        if entry and folder != here and holds_installed(folder):
             yield folder

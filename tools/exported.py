@@ -32,7 +32,8 @@ def make_exports(folder: Path, selectors: Sequence[str], capability: int) -> Non
     from ligerdiag.api.catalogue import list_cases
     from ligerdiag.compile.cases.arguments import compute_donated, compute_output_names, draw_arguments
     from ligerdiag.compile.cases.loader import CaseLoader
-    from ligerdiag.compile.lowering.lowering import assume_capability, import_kernel_libraries
+    from ligerdiag.compile.lowering.jax_versions import assume_capability
+    from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
     from ligerdiag.replay.runs.case_inputs import compute_reference
 
     import_kernel_libraries()

@@ -32,7 +32,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
+from ligerdiag.inspection.module_inspection import InspectionRequest, ModuleInspector
 from ligerdiag.model.report import CheckReport, Noun
 from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_terminal

@@ -30,7 +30,7 @@ from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.artifacts.scratch_folders import write_manifest
 from ligerdiag.compile.cases.arguments import build_argument_specs
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
-from ligerdiag.compile.lowering.lowering import LoweredCase, lower_case
+from ligerdiag.compile.lowering.lowered_case import LoweredCase, lower_case
 from ligerdiag.device.device_worker import build_device_mesh
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.case import Case

@@ -27,7 +27,7 @@ from typing import Self
 
 from ligerdiag.artifacts.artifact import MANIFEST, PROVENANCE, Artifact
 from ligerdiag.artifacts.cache import LOCKS, Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.workers.pool import Pool

@@ -16,11 +16,11 @@ def prepare() -> Answerer:
     """Prepares as a compile worker does, with modules as JAX lowers them."""
     import jax
 
-    from ligerdiag.compile import worker
+    from ligerdiag.compile import compile_worker
     from ligerdiag.compile.lowering import compile_job
-    from ligerdiag.compile.lowering.lowering import lower_case
+    from ligerdiag.compile.lowering.lowered_case import lower_case
 
-    answer = worker.prepare()
+    answer = compile_worker.prepare()
     compile_job.lower_case = partial(lower_case, tagged=False)
     jax.config.update("jax_traceback_in_locations_limit", FRAMES)
     return answer

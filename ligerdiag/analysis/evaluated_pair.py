@@ -21,10 +21,9 @@ from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Positions, is_shard_edge
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Positions, find_rounding_pairs, is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.roundings import find_rounding_pairs
 
 _CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 
@@ -259,9 +258,9 @@ def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) ->
     """Returns, for each call in the optimized module, the ORIG labels that its operands cannot have, operand by
     operand.
 
-    XLA keeps the data flow that it knows. An operand that has to do with a write neither before nor after it, in the
-    program, does not depend on what stood there: an operation that carries the original in the schedule was joined with
-    one of the operand's own (two products with a factor in common, the halo of two shards).
+    XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
+    contents of a write, it does not depend on the original in the schedule either: XLA joined an operation that carries
+    the original with one of the operand's (two products with a common factor, the halo of two shards).
     """
     found: dict[int, tuple[Labels, ...]] = {}
     for call, writes in matching.by_call.items():

@@ -73,12 +73,12 @@ def find_command_buffers(module: HloModule, thunks: ThunkSequence | None) -> Fou
         if computation.name.startswith(_OLD_NAME) and computation.sequence
     )
     if thunks is None:
-        return FoundCommands(old, () if old else ("there is no thunk sequence: command buffers are not seen",))
+        return FoundCommands(old, () if old else ("there is no thunk sequence, so command buffers are unknown",))
     if not thunks.shows_nested:
         return FoundCommands(old)
     matcher = _Matcher(module)
     matcher.match(module.entry, thunks)
-    notes = tuple(f"which instructions are the thunks of `{name}` could not be told" for name in matcher.unmatched)
+    notes = tuple(f"the thunks of `{name}` could not be matched with instructions" for name in matcher.unmatched)
     return FoundCommands((*old, *matcher.found), notes)
 
 
@@ -380,5 +380,8 @@ def find_concurrency(
         found = find_command_buffers(module, thunks)
         command_buffers, notes = found.buffers, found.notes
     if command_order is CommandOrder.UNKNOWN:
-        notes = ("the order that command buffers keep is not known: only what buffers declare is believed", *notes)
+        notes = (
+            "the order of commands in command buffers is unknown: only their buffers order them",
+            *notes,
+        )
     return Concurrency(find_races(writes, buffers, positions, command_buffers), notes)

@@ -64,6 +64,6 @@ def find_unresolved_reads(context: Context) -> Mapping[str, str]:
             if not use.may_read_old or leaf in aliased:
                 continue
             for name in name_reached(context, find_dependents(context, context.program, call, [leaf])):
-                read = f"whether `{effects.kernel}` reads its output {output} where nobody has written before"
-                found.setdefault(name, f"{read} depends on numbers, and no replay has looked")
+                read = f"whether `{effects.kernel}` reads its output {output} before anything is written there"
+                found.setdefault(name, f"{read} depends on numbers, and no replay has run")
     return found

@@ -195,7 +195,7 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
     for frames in _walk(module, _compute_holders(module), module.entry, ()):
         steps += len(frames)
         if steps > _MOST_STEPS:
-            raise ArtifactError(f"`{module.name}` calls kernels in more ways than can be followed")
+            raise ArtifactError(f"`{module.name}` calls kernels along too many paths to follow")
         yield frames, frames[-1].instruction
 
 

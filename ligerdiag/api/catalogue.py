@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ligerdiag.artifacts.cache import Cache, hold_key
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.model.findings import Verdict

@@ -16,9 +16,9 @@ from ligerdiag.api.judging import (
     run_on_devices,
 )
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.cases.function_file import list_own_folders, read_function_file
+from ligerdiag.compile.cases.live_functions import list_own_folders, read_function_file
 from ligerdiag.compile.cases.selectors import find_root
-from ligerdiag.compile.service import compile_cases, discover_cases, make_toolchain_step
+from ligerdiag.compile.compile_service import compile_cases, discover_cases, make_toolchain_step
 from ligerdiag.device.device_service import require_gpu
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack, cast, overload
 from ligerdiag.api.checking import check as check_cases
 from ligerdiag.api.judging import split_targets
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.cases.function_file import ProcessState, list_own_folders, write_function_file
+from ligerdiag.compile.cases.array_records import choose_mesh
 from ligerdiag.compile.cases.function_pickler import (
     ArgumentPickler,
     FunctionPickler,
@@ -21,7 +21,7 @@ from ligerdiag.compile.cases.function_pickler import (
     pickle_live,
     settle_class_names,
 )
-from ligerdiag.compile.cases.rebuild import choose_mesh, unwrap_jitted
+from ligerdiag.compile.cases.live_functions import ProcessState, list_own_folders, unwrap_jitted, write_function_file
 from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Case
@@ -139,7 +139,7 @@ def _read_settings() -> dict[str, object]:
 
 
 class CaseKeywords(TypedDict, total=False):
-    """What a case file would say of the function."""
+    """The fields that a case file would set for the function."""
 
     mesh: Mapping[str, int] | Sequence[int] | None
     name: str
@@ -210,7 +210,7 @@ def check(
         called in this process. A function that a worker can import is sent by name, any other (of `__main__`, a lambda,
         a closure) with cloudpickle.
     specs: its arguments by position: an array of JAX's or NumPy's, a `jax.ShapeDtypeStruct`, an `Arg`, a number, or any
-        pytree of them. An array stands for its shape, dtype and sharding, and is replayed with its values: all of integers
+        pytree of them. An array gives its shape, dtype and sharding, and is replayed with its values: all of integers
         and booleans, of floats as long as they are small together; for large ones numbers are drawn in the same range.
     target: the GPU to compile for, see `ligerdiag targets`. For several, `("a100", "h100")` or "a100,h100", returns a
         tuple of reports, one for each in their order.

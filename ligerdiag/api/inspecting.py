@@ -13,7 +13,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import Dump, ModuleCounter, ModuleFiles, count_here, find_modules
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError
-from ligerdiag.inspection.module import UNKNOWN_TARGET, InspectionRequest, ModuleOutcome
+from ligerdiag.inspection.module_inspection import UNKNOWN_TARGET, InspectionRequest, ModuleOutcome
 from ligerdiag.model.findings import Replay, ReplayState, Verdict
 from ligerdiag.model.report import (
     CheckReport,

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import CompileResult
+from ligerdiag.compile.compile_service import CompileResult
 from ligerdiag.device.device_service import run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending

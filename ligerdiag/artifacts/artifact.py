@@ -156,7 +156,7 @@ class Provenance:
     lower_seconds: float
     compile_seconds: float
     crossed_operands: tuple[int, ...] | None = None
-    """Kernel operands around whose calls JAX changed the author's order, see `compile.lowering.binds`; `ANY_OPERAND`
+    """Kernel operands around whose calls JAX changed the author's order, see `compile.lowering.traced_calls`; `ANY_OPERAND`
     means all operands. None if the artifact does not record it."""
     moved_refs: tuple[MovedRef, ...] = ()
     """Reads of Refs that JAX separated from the writes before them."""

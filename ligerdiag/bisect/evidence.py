@@ -1,4 +1,4 @@
-"""What one step of XLA did to the reader of an overwritten value: its operand before the step and after it.
+"""Describes the effect of one step of XLA on the reader of an overwritten value: its operand before and after.
 
 The reader is the operation at which the output becomes wrong after the step; it is found by its tag in the module
 before.

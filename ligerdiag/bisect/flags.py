@@ -24,7 +24,7 @@ from ligerdiag.bisect.trials import (
     try_in_batches,
 )
 from ligerdiag.codec import FieldError, as_list, as_object, read_str
-from ligerdiag.hlo.hlo_text import compute_fingerprint
+from ligerdiag.hlo.module_text import compute_fingerprint
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.model.findings import Replay

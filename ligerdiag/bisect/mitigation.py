@@ -1,4 +1,4 @@
-"""What each measure against a hidden write costs: one program with each mitigation, from none to another algorithm.
+"""Measures the cost of each mitigation of a hidden write: one program with each, from none to another algorithm.
 
 The mitigations are the case's siblings in its own table. A case without siblings has two: as written, and `trivial`, in
 which `value + s - s` replaces each value that is read after a kernel has overwritten it (`edges` ties the same readers

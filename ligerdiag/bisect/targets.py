@@ -2,7 +2,7 @@
 
 The case is compiled and judged for every target. Targets with equal verdicts form a group, and the first target of each
 further group is compared with the first target. The *states* of a compile are the modules of its snapshots, in order,
-where a module differs from the one before. Modules are equal if their structure is (`hlo.hlo_text`); the contents of
+where a module differs from the one before. Modules are equal if their structure is (`hlo.module_text`); the contents of
 kernels' payloads do not count, for they hold code for one GPU. The compiles diverge at the first state that differs.
 The pass that made it is that of the state's first snapshot; at the start of a pipeline it is a step without snapshots,
 such as scheduling.
@@ -25,8 +25,8 @@ from ligerdiag.bisect.trials import (
     try_in_batches,
 )
 from ligerdiag.errors import ArtifactError, InputError, describe_error
-from ligerdiag.hlo.hlo_text import StructureLine, compute_fingerprint, fingerprint_lines
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.module_text import StructureLine, compute_fingerprint, fingerprint_lines
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import render_shape

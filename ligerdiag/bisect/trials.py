@@ -15,7 +15,7 @@ from typing import Self
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import (
+from ligerdiag.compile.compile_service import (
     CompileResult,
     compile_cases,
     discover_cases,

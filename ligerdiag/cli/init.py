@@ -30,7 +30,7 @@ CONFIG = Path("pyproject.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitStep:
-    """What `init` does with one file."""
+    """The change that `init` makes to one file."""
 
     path: Path
     """Relative to the user's folder."""

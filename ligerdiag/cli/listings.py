@@ -158,7 +158,7 @@ Exit codes:
 
 
 class Action(StrEnum):
-    """What `ligerdiag toolchains` does."""
+    """The actions of `ligerdiag toolchains`."""
 
     LIST = "list"
     CREATE = "create"

@@ -44,7 +44,7 @@ Every command has its own --help.
 """
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Errors of writing to a stream without room."""
+"""Errors of writing to a full stream."""
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 

@@ -1,5 +1,5 @@
-"""Compiles cases for a described GPU in worker processes, and keeps what the compiler left behind.
+"""Compiles cases for a described GPU in worker processes and keeps everything that XLA wrote.
 
-`worker`, `lowering/` and what they import of `cases/` run in a worker, with jax and triton. What `service` imports runs
-without them, in the process that asks.
+`compile_worker` and `lowering/` run in a worker, with jax and triton; so do most modules of `cases/`. `compile_service`
+runs in the parent and imports neither.
 """

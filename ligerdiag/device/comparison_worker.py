@@ -105,7 +105,7 @@ def prepare() -> Answerer:
     """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader
-    from ligerdiag.compile.lowering.lowering import import_kernel_libraries
+    from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
     from ligerdiag.device.comparison_worker import compare_with_replay
 
     import_kernel_libraries()

@@ -12,7 +12,7 @@ from pathlib import Path
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
-from ligerdiag.compile.service import make_request
+from ligerdiag.compile.compile_service import make_request
 from ligerdiag.device.device_jobs import (
     DeviceAnswer,
     DeviceRequest,

@@ -30,7 +30,7 @@ from ligerdiag.codec import Json
 from ligerdiag.compile.cases.arguments import build_argument_specs, compute_donated, draw_arguments
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
-from ligerdiag.compile.lowering.lowering import lower_case
+from ligerdiag.compile.lowering.lowered_case import lower_case
 from ligerdiag.device.device_jobs import DeviceAnswer, DeviceRequest, parse_device_request, render_answer, write_results
 from ligerdiag.errors import CompileError, InputError
 from ligerdiag.model.case import Case
@@ -170,7 +170,7 @@ def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], agai
 def prepare() -> Answerer:
     """Imports jax and triton before any file of the user's, see `compile.cases.loader`."""
     from ligerdiag.compile.cases.loader import CaseLoader
-    from ligerdiag.compile.lowering.lowering import configure_locations
+    from ligerdiag.compile.lowering.lowered_case import configure_locations
     from ligerdiag.device.device_worker import run_case
 
     configure_locations(str(Path(__file__).parents[1]))

@@ -211,7 +211,7 @@ class ModuleCounter:
 
 
 def count_here(path: Path) -> int | None:
-    """Counts in this process, which nothing bounds: for files of one's own."""
+    """Counts in this process, which nothing bounds: for the user's own files."""
     try:
         return count_modules(path)
     except (ArtifactError, OSError):

@@ -251,7 +251,7 @@ class _Check:
                 if shape.element_type == TOKEN:  # it has no bytes
                     continue
                 if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
-                    raise _Fault(f"`{parameter.name}`{_render(index)} does not stand where the caller puts it")
+                    raise _Fault(f"`{parameter.name}`{_render(index)} is not in the bytes of the caller's argument")
         if self._buffers.parameters.keys() - own:
             raise _Fault("an allocation is said to be a parameter's and is not")
         for constant in self._constants:

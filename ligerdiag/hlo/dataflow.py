@@ -28,7 +28,7 @@ from typing import Final
 
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import InvalidAlias, ShapeIndex, is_tuple, iterate_leaves
 
@@ -348,3 +348,47 @@ def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
                     InvalidAlias(instruction=call.id, operand=entry.operand_index, output=output, reason=reason)
                 )
                 del entries[number]
+
+
+_KEEPS_SCALAR = having(Trait.KEEPS_SCALAR)
+
+type AreOne = Callable[[HloInstruction, HloInstruction], bool]
+"""Whether two instructions of one computation surely have the same value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundingPair:
+    """A term b that is added to an operand x of a kernel, and subtracted again: mathematically x, in floating point x
+    rounded to the precision of x + b.
+
+    A workaround makes readers of x wait for a kernel so: b depends on the kernel's result.
+    """
+
+    addition: HloInstruction
+    subtraction: HloInstruction
+    term: HloInstruction
+    place: int
+    """Number of the addition's operand that is x."""
+
+
+def find_rounding_pairs(
+    computation: HloComputation, call: HloInstruction, operand: int, are_one: AreOne
+) -> Iterator[RoundingPair]:
+    """Yields the pairs around an operand of a call, in the call's computation, in which b depends on the call's result.
+
+    The search looks through barriers, broadcasts, reshapes and converts.
+    """
+    users, value = computation.users, call.operands[operand]
+    for addition in users[value.id]:
+        if addition.opcode != "add" or len(addition.operands) != 2:
+            continue
+        place = 0 if addition.operands[0] is value else 1
+        term = look_through(addition.operands[1 - place], _KEEPS_SCALAR)
+        if call not in search([term], list_operands):
+            continue
+        for subtraction in look_through_forward(addition, _KEEPS_SCALAR, users):
+            if subtraction.opcode != "subtract":
+                continue
+            less = look_through(subtraction.operands[1], _KEEPS_SCALAR)
+            if are_one(less, term) and look_through(subtraction.operands[0], _KEEPS_SCALAR) is addition:
+                yield RoundingPair(addition=addition, subtraction=subtraction, term=term, place=place)

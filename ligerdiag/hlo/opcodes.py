@@ -200,7 +200,7 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (T(0), "dynamic-reshape get-dimension-size set-dimension-size"),
     (T.HAS_EFFECTS, "infeed outfeed rng rng-bit-generator rng-get-and-update-state"),
     (T.VIEW, "partition-id replica-id"),
-    # other names of existing values
+    # other names of an existing value
     (_FORWARDED | _SAME | T.ARRAY_OF_ARRAYS, "bitcast"),
     (_BARRIER | T.RESULT_NOT_SAVED | T.UNNAMED, "opt-barrier"),
     (_BARRIER, "domain add-dependency"),

@@ -1,20 +1,21 @@
 """Decides whether an instruction may write a result into the bytes of an operand that it reads last.
 
-It may if it reads no element of the operand after it has written another element to the same place. XLA reuses an
-operand's bytes by the same rule, operation by operation (CanShareOperandBufferWithUser in
-xla/hlo/analysis/hlo_dataflow_analysis.cc, and xla/service/gpu/buffer_sharing.cc):
+It may if it reads no element of the operand after another one was written into its place. XLA reuses an operand's bytes
+by the same rule, operation by operation (CanShareOperandBufferWithUser in xla/hlo/analysis/hlo_dataflow_analysis.cc,
+and xla/service/gpu/buffer_sharing.cc). These operations may:
 
-- An operation that needs element i only for element i, a sort, and a collective that NCCL computes in place may write
-  over the operand with the result's number. A copy or a transpose may if the elements keep their order in memory.
-- An operation that updates in place may write over the operand that it updates, and so may an instruction that declares
-  an alias (`aliasing.find_in_place`).
-- A library's call that adds to an operand may write over it: cuBLAS over its third one, cuSOLVER over the matrix that
-  it decomposes. No other custom call may.
-- A fusion may if elements keep their places on every path from the parameter to a result. A reduction of the operand
-  may be on the path to another result of a kInput fusion, which XLA computes first; a kernel that XLA writes in Triton
-  (kCustom) holds whole rows.
+- an operation that needs only element i for element i, a sort, and a collective that NCCL computes in place; with
+  several operands, the operand with the result's number. A copy or a transpose, if the elements keep their order in
+  memory;
+- an in-place update, and a declared alias (`aliasing.find_in_place`);
+- a library call that adds to an operand: cuBLAS to its third, and the one that cuSOLVER decomposes. No other custom
+  call;
+- a fusion, if elements keep their place on every path from the parameter to a result. A kInput fusion computes
+  reductions first, so a parameter may reach another result through them; a kernel that XLA writes in Triton (kCustom)
+  holds whole rows.
 
-An operation that is in neither table may, and so may one on single elements: an unknown operation accuses nobody."""
+An unlisted operation may as well, and so may one on single elements: an unknown operation accuses nobody.
+"""
 
 from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.dataflow import look_through, search
@@ -33,7 +34,7 @@ _BY_ROW = frozenset({"broadcast", "reduce"})
 
 
 def may_write_over(module: HloModule, instruction: HloInstruction, index: ShapeIndex, number: int) -> bool:
-    """Returns whether the result at `index` may stand in the very bytes of the operand with that number."""
+    """Returns whether the result at `index` may be in exactly the bytes of the operand with that number."""
     operand = instruction.operands[number]
     if is_tuple(operand.shape) or count_elements(operand.shape) == 1:
         return True
@@ -51,9 +52,7 @@ def may_write_over(module: HloModule, instruction: HloInstruction, index: ShapeI
 
 
 def _moves_elements(one: HloInstruction, number: int) -> bool:
-    """Returns whether an element of the operand is needed for another element of the result of an operation that is no
-    fusion.
-    """
+    """Returns whether a result element of this operation, other than a fusion, needs another element of the operand."""
     if one.opcode == "custom-call":
         target = one.proto.custom_call_target
         own = next((first for prefix, first in _ADDS_TO.items() if target.startswith(prefix)), None)
@@ -74,7 +73,7 @@ def _list_order(value: HloInstruction) -> list[int]:
 
 
 def _may_fusion(fused: HloComputation, fusion: HloInstruction, index: ShapeIndex, number: int) -> bool:
-    """Returns whether the fusion may write the result at `index` over the operand with this number."""
+    """Returns whether a fusion may write the result over the parameter with that number."""
     kind, result = fusion.proto.fusion_kind, _find_result(fused, index)
     parameter = fused.parameters[number]
     if _is_updated(parameter, result):

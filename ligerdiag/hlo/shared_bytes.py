@@ -1,26 +1,28 @@
 """Finds pairs of values that are alive at the same time in the same bytes, from the schedule and the buffer assignment.
 
-One walk over the schedule runs every computation on the bytes of the assignment. Bytes hold the name of the value that
-was written there last; a name is the position that defines the value, as XLA's buffer assignment lists it (`dataflow`).
+One walk over the schedule executes every computation on the bytes of the assignment. Bytes hold the name of the value
+that was written there last. A name is the position that defines the value, as XLA's buffer assignment lists it
+(`dataflow`).
 
-- An instruction reads the values of its operands, and then writes its results. A read must find the value of the
-  operand. If it finds another one, both were alive: the *lost* value, which is still read, and the *other* one. So a
-  consumer may write over the operand that it reads last, and over no other value that is read later.
-- Two results of one instruction in the same bytes are written at once: neither can be read. Results that are one value
-  inside of a fusion may share bytes.
-- A result in a part of an operand's bytes, or with another start, is written while the operand is still read. So is one
-  in the very same bytes, if elements of the operand are needed for other elements of the result (`overwriting`).
-- Tuples, bitcasts, calls, barriers and the done of a start pass a value on, and keep its name. The state of a loop has
-  one name from the entry to the result, and a conditional's result one for all branches: a new name is no write. The
-  body of a loop must leave every element of the state in place, and so must its condition. After a conditional, bytes
-  hold anything that a branch may have left there.
-- A done reads the operands of its start: they stay until then, unless the start itself writes over them.
-- At the end, the results must be in their bytes, and each argument that the caller keeps in its own, unchanged.
-- An output is wrong if it may depend on a read that found another value: by operands, by leaf of a loop's state, and by
-  predicates.
+- An instruction reads its operands and then writes its results. A read must find the value that the operand means. If
+  it finds another one, both were alive: the *lost* value, which is still read, and the *other* one. So a consumer may
+  write over an operand that nobody reads later, and over no other live value.
+- Two results of one instruction in the same bytes are written at once, so neither can be read, unless they are one
+  value inside a fusion.
+- A result in a part of an operand's bytes, or with another offset, is written while the operand is still read. So is a
+  result in exactly the operand's bytes if other elements of the result still need elements of the operand
+  (`overwriting`).
+- Tuples, bitcasts, calls, barriers and the done of a start keep the name of their value. The state of a loop has one
+  name from the entry to the result, and the result of a conditional one name for all branches: renaming writes nothing.
+  The body and the condition of a loop must leave every element of the state in place. After a conditional, bytes hold
+  what any of the branches may have left there.
+- A done reads what its start has read: an operand stays until then, unless the start itself writes over it.
+- At the end of the program its results are read, and the original value of each argument that the caller keeps.
+- An output is wrong if it may depend on a read that found another value: through operands, through a leaf of a loop's
+  state, or through predicates.
 
-Not modelled: writes of kernels that XLA does not know. Values without bytes, and computations that are applied or
-fused, are not judged."""
+Not modelled: writes of kernels behind XLA's back, values without bytes, and computations that are applied or fused.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -49,18 +51,14 @@ _LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _WAITS = having(Trait.DONE, Trait.UPDATE)
 _MOST_STEPS = 20
-"""Times that the instructions of a module may be walked over, on average; XLA gives each computation a caller of its
-own.
-"""
+"""Average number of times that the walk may visit an instruction; XLA gives each computation one caller."""
 _MOST_ROUNDS = 8
-"""Times that a loop's body is walked over for what depends on a wrong read; what still changes then is all of its
-state.
-"""
+"""Number of walks over a loop's body to find what depends on a wrong read; after that, all of its state does."""
 _MOST_PAIRS = 64
-"""Pairs that are told apart. A module with more has one of them for all others."""
+"""Number of pairs that are told apart. The last one represents all others."""
 
 type _Leaf = tuple[Definition, int] | None
-"""(name, slice number) of a leaf; None where it has no bytes."""
+"""(name, slice number) of a leaf; None if it has no bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,18 +78,18 @@ class SharedBytes:
     outputs: frozenset[int]
     """Numbers of the program's outputs that may depend on such a read."""
     is_kept: bool
-    """The lost value is an argument that the caller keeps, and nothing but the end of the program misses it."""
+    """The lost value is an argument that the caller keeps, and only the end of the program misses it."""
 
     @property
     def common(self) -> Slice:
-        """The bytes that both have."""
+        """The bytes that both occupy."""
         a, b = self.lost_place, self.other_place
         first, end = max(a.offset, b.offset), min(a.offset + a.size, b.offset + b.size)
         return Slice(a.allocation, first, max(end - first, 0))
 
 
 class TooManyStepsError(Exception):
-    """The module calls its computations in more ways than XLA leaves."""
+    """Raised if the module calls its computations along more paths than XLA leaves."""
 
 
 def find_shared_bytes(
@@ -107,19 +105,19 @@ def find_shared_bytes(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Held:
-    """The value in some bytes."""
+    """The contents of some bytes."""
 
     names: tuple[Definition, ...]
-    """The value's name; several if it may be any of these, or parts of each."""
+    """The value's name; several if the bytes may hold any of these, or parts of each."""
     wrong: int
-    """The pairs that it depends on, as a bit each."""
+    """The pairs that it depends on, one bit each."""
     turn: int
-    """The instruction that wrote it, counted as they are walked over."""
+    """The number of the instruction that wrote it, in the order of the walk."""
 
 
 @dataclass(slots=True, eq=False)
 class _Bytes:
-    """One allocation: ranges in order, none of which overlap."""
+    """One allocation, as ordered ranges that do not overlap."""
 
     starts: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])
@@ -150,7 +148,7 @@ class _Bytes:
 
 
 class _Memory:
-    """All allocations. A copy shares what neither of the two changes."""
+    """All allocations. A copy shares the allocations that neither side changes."""
 
     def __init__(self, allocations: dict[int, _Bytes] | None = None) -> None:
         self._allocations = {} if allocations is None else allocations
@@ -173,7 +171,7 @@ class _Memory:
         found.put(place.offset, place.offset + place.size, held)
 
     def join(self, others: "list[_Memory]") -> "_Memory":
-        """Returns the memory after this one, if one of the others follows it."""
+        """Returns the possible contents after this memory or one of the others."""
         joined = dict(self._allocations)
         for number in dict.fromkeys(number for other in others for number in other._owned):
             found = [one for other in others if (one := other._allocations.get(number)) is not None]
@@ -219,8 +217,8 @@ class _Pair:
 
 
 class _Joined:
-    """The definitions of an assignment, and one more wherever a loop or a conditional joins several values: XLA lists
-    these, and a file, or an assignment that is worked out from XLA's rules, may lack them.
+    """The definitions of an assignment, and one more for each value that a loop or a conditional joins. XLA lists
+    these; a file, or an assignment derived from XLA's rules, may lack them.
     """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
@@ -280,7 +278,7 @@ class _Walk:
         self._flow = Dataflow(module, PassThrough(tuples=True))
         self._places = {(one, index): number for one, found in buffers.definitions.items() for index, number in found}
         self._names: dict[Definition, Definition] = {}
-        """Name to the name that replaces it, for names of one value."""
+        """Maps a definition to the name of its value, if it has another one."""
         self._leaves: dict[int, tuple[_Leaf, ...]] = {}
         self._memory = _Memory()
         self._turn = 0
@@ -315,7 +313,7 @@ class _Walk:
         return search([self._module.entry.id], list_called)
 
     def _give_names(self, instruction: HloInstruction) -> None:
-        """Joins the names of one value: of a loop's state, and of equal results of a fusion."""
+        """Gives one name to the leaves that hold one value."""
         if instruction.opcode == "while":
             callees = [self._module.computations[number] for number in instruction.called_computations]
             same = (instruction, *(callee.parameters[0] for callee in callees))
@@ -332,7 +330,7 @@ class _Walk:
                     self._names[instruction.id, index] = name
 
     def _join_constants(self, constants: Iterable[HloInstruction]) -> None:
-        """Joins the names of constants that hold the same, where they lie in the same bytes."""
+        """Gives one name to equal constants in the same bytes."""
         known: dict[int, HloInstruction] = {}
         for one in constants:
             for index, number in self._definitions.get(one.id, ()):
@@ -387,7 +385,7 @@ class _Walk:
                 self._write(instruction, wrong, read)
 
     def _wait(self, done: HloInstruction) -> None:
-        """Reads the operands of the start for which the instruction waits, and renames its results."""
+        """Reads, at a done, the operands of its start."""
         results = self._list_leaves(done)
         names = frozenset([leaf[0] for leaf in results if leaf is not None])
         start = find_start(self._module, done) if done.opcode == "send-done" else None
@@ -398,7 +396,7 @@ class _Walk:
             self._rename(results, [wrong | (self._peek(leaf) if leaf is not None else 0) for leaf in results])
 
     def _run_loop(self, loop: HloInstruction) -> None:
-        """Runs body and condition until what depends on wrong reads is stable; reads the state after each."""
+        """Walks over the body and the condition until no more of the state depends on a wrong read."""
         body, condition = (self._module.computations[number] for number in loop.called_computations)
         state, left = self._list_leaves(body.parameters[0]), self._list_leaves(body.root)
         wrong = [self._read_leaf(leaf, loop) for leaf in self._list_leaves(loop.operands[0])]
@@ -422,7 +420,7 @@ class _Walk:
         self._rename(self._list_leaves(loop), [one | decided for one in wrong])
 
     def _run_branches(self, conditional: HloInstruction) -> None:
-        """Runs each branch on the memory before the conditional, and joins the memories after them."""
+        """Walks over each branch from the same memory, and joins the results."""
         decided = self._read_all(conditional.operands[0], conditional)
         results, before = self._list_leaves(conditional), self._memory
         ends: list[_Memory] = []
@@ -453,7 +451,7 @@ class _Walk:
     ) -> int:
         """Returns the pairs that the value depends on, one more of which may be this read's.
 
-        results: names of the start's results, which a done waits for.
+        results: names of the results of an asynchronous operation that the reader waits for.
         """
         if leaf is None:
             return 0
@@ -471,7 +469,7 @@ class _Walk:
         return wrong
 
     def _write(self, instruction: HloInstruction, wrong: int, read: Iterable[Definition]) -> None:
-        """Writes the results, and notes the values that they overwrite while these are alive."""
+        """Writes the results, and notes the values that they lose."""
         defined = self._definitions.get(instruction.id, ())
         leaves = [(leaf[0], leaf[1]) for leaf in self._list_leaves(instruction) if leaf is not None] if defined else []
         own = {number for _, number in defined}
@@ -495,7 +493,7 @@ class _Walk:
     def _find_lost(
         self, instruction: HloInstruction, name: Definition, number: int, read: Iterable[Definition]
     ) -> Iterator[Definition]:
-        """Yields the operands over which this result is written while they are read."""
+        """Yields the operands that this result is written over while they are still read."""
         place = self._slices[number]
         found, low, high = self._memory.look(place)
         for rank in range(low, high):
@@ -505,7 +503,7 @@ class _Walk:
                     yield lost
 
     def _may_write_over(self, instruction: HloInstruction, name: Definition, lost: Definition) -> bool:
-        """Returns whether the instruction may write this result over the operand `lost`, in the very same bytes."""
+        """Returns whether the result may overwrite an operand in exactly the same bytes."""
         if not self._is_assigned:  # what must share bytes does so by XLA's rules
             return True
         numbers = [
@@ -531,7 +529,7 @@ class _Walk:
         return [leaf for operand in operands for leaf in self._list_leaves(operand) if leaf is not None]
 
     def _peek(self, leaf: tuple[Definition, int]) -> int:
-        """Returns what `_read_leaf` has returned for the leaf, by then."""
+        """Returns the pairs that `_read_leaf` last returned for the leaf."""
         name, number = leaf
         found, low, high = self._memory.look(self._slices[number])
         wrong = 0
@@ -545,7 +543,7 @@ class _Walk:
         return self._slices[self._places[name]]
 
     def _note(self, lost: Definition, place: Slice, other: Definition, reader: HloInstruction | None) -> int:
-        """Returns the pair's bit."""
+        """Returns the bit of the pair, which it adds if it is new."""
         key = lost, other
         known = self._pairs.get(key)
         if known is not None:
@@ -559,7 +557,7 @@ class _Walk:
         return self._bits[key]
 
     def _require_arguments(self, entry: HloComputation) -> None:
-        """Requires that each argument that the caller keeps is in its bytes at the end."""
+        """Reads each argument that the caller keeps, at the end of the program."""
         given = {
             (one.parameter_number, tuple(one.parameter_shape_index)) for one in self._module.input_output_alias.entries
         }

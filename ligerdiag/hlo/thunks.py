@@ -87,7 +87,7 @@ class _Line:
     indent: int
     thunk: tuple[int, str, str]
     label: str
-    """The part of the surrounding thunk to which the lines from here on belong."""
+    """The part of the enclosing thunk to which the following lines belong."""
     inner: list["_Line"]
     labels: list[str]
     """Of everything in it, in order; one without lines ran nothing."""

@@ -14,8 +14,8 @@ from typing import Required, TypedDict, Unpack
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
 from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
-from ligerdiag.analysis.explain.schedule_view_builder import compute_schedule_view
-from ligerdiag.analysis.explain.shared_bytes_text import describe_must_share
+from ligerdiag.analysis.explain.sharing_sentences import describe_must_share
+from ligerdiag.analysis.explain.view_builder import compute_schedule_view
 from ligerdiag.analysis.lost_refs import find_lost_refs
 from ligerdiag.analysis.provenance import compute_tags, forget_entered, retag_shared_branches
 from ligerdiag.analysis.tag_trust import compute_tag_trust
@@ -134,10 +134,10 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         drawn = compute_schedule_view(context) if words.get("view") else None
     except _LOOSE as fault:
-        if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules do not hang together
+        if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules are inconsistent
             raise
         raise ArtifactError(
-            f"the modules of `{compilation.name}` do not hang together: {type(fault).__name__} {fault}".rstrip()
+            f"the modules of `{compilation.name}` are inconsistent: {type(fault).__name__} {fault}".rstrip()
         ) from fault
     answers = check_all(context)
     coverage = compute_coverage(compilation, context)
@@ -271,7 +271,7 @@ def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedB
             fault = find_buffer_fault(optimized, buffers)
             if not fault:
                 return compilation, find_shared_bytes(optimized, buffers)
-            note = f"the buffer assignment does not hold, and is not used: {fault}"
+            note = f"the buffer assignment is inconsistent, and is ignored: {fault}"
             compilation = replace(compilation, buffers=None, notes=(*compilation.notes, note))
         must_share = build_must_alias_buffers(optimized, ambiguous=True)
         shared = find_shared_bytes(optimized, must_share, is_assigned=False)
@@ -285,8 +285,7 @@ def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedB
 _LOOSE = (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration)
 """Raised if the parts of a file's module are inconsistent."""
 _TOO_MANY_STEPS = (
-    "the module calls its computations in more ways than XLA leaves: whether values that are alive share bytes is not"
-    " known"
+    "the module calls its computations along more paths than XLA leaves: whether values share bytes is unknown"
 )
 
 
@@ -300,12 +299,12 @@ def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:
         if find_mixed_up_donations(optimized, buffers, is_described=False) is not None:
             return True
         if fault := find_buffer_fault(optimized, buffers):
-            raise ArtifactError(f"the buffer assignment does not hold: {fault}")
+            raise ArtifactError(f"the buffer assignment is inconsistent: {fault}")
         return bool(find_shared_bytes(optimized, buffers))
     except TooManyStepsError as error:
         raise ArtifactError(_TOO_MANY_STEPS) from error
     except _LOOSE as fault:
-        raise ArtifactError(f"its computations do not hang together: {type(fault).__name__} {fault}") from fault
+        raise ArtifactError(f"its computations are inconsistent: {type(fault).__name__} {fault}") from fault
 
 
 def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assigned: bool) -> Context:
@@ -434,7 +433,7 @@ def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
         text = read_untrusted(path, MAXIMUM_TEXT_BYTES).decode("utf-8")
         return (parse_thunks(text) if text.strip() else None), ()
     except (ArtifactError, UnicodeDecodeError) as error:
-        return None, (f"the thunk sequence could not be read, and its command buffers are not seen: {error}",)
+        return None, (f"the thunk sequence could not be read, so its command buffers are unknown: {error}",)
 
 
 def _find_command_order(provenance: Provenance) -> CommandOrder:

@@ -1,4 +1,4 @@
-"""Represents the parts of one compilation, and the coverage of its analysis.
+"""Defines the parts of one compilation, and computes the coverage of its analysis.
 
 A program with an unknown order of operations is judged as several programs. Results on which they agree stand. An
 output or read on which they differ is unknown, and a finding that one of them lacks is dropped.
@@ -22,8 +22,8 @@ from ligerdiag.model.report import Coverage, Inspection
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ScheduleView
 from ligerdiag.text import join_words
 
-_CUT_TAGS = "some operations have tags and others have none, or one of another's: no tag is used"
-_FOLDED = "the program could not be read as written; what MLIR folded on the way is not seen"
+_CUT_TAGS = "the tags of operations are incomplete or inconsistent, so they are ignored"
+_FOLDED = "the program could not be read as written, so operations that MLIR folded are missing"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,8 +72,8 @@ class Compilation:
 
 def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, ...]:
     return tuple(
-        f"JAX has put an operation on operand {write.operand} of `{write.kernel}` on the other side of the call than where"
-        " its author has it, as it does before 0.6.2 in what it differentiates: what is meant by it is not known"
+        f"JAX before 0.6.2 moved an operation on operand {write.operand} of `{write.kernel}` across the call while it"
+        " differentiated, so the intended order is unknown"
         for write in context.writes
         if {write.operand, ANY_OPERAND} & set(compilation.crossed_operands)
     )
@@ -85,41 +85,39 @@ def _describe_unexplained(context: Context) -> Iterator[str]:
         if lost.verdict is Verdict.UNKNOWN:
             names = join_words([f"`{name}`" for name in lost.outputs])
             writer = f"`{lost.kernel}`" if lost.kernel else "a store"
-            yield f"JAX may have parted {writer} from a Ref whose value {names} needs: no move of it is known"
+            yield f"JAX may have separated {writer} from a Ref whose value {names} needs, in a way that is not known"
 
 
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:
-    """Whether the tags in its names are believed to be those that our worker gave the program's operations."""
+    """Returns whether the tags in the program's names are those that our worker gave its operations."""
     return is_tagged(program) and (
         not compilation.is_foreign or are_in_order(program, is_numbered=compilation.is_numbered)
     )
 
 
 def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
+    """Returns the counts of the analysis, and one line for each part that it does not cover."""
     program = compilation.program
     tags = compute_tag_coverage(context.program, context.optimized) if program is not None else TagCoverage()
     unplaced = tuple(
-        f"where `{write.kernel}` writes operand {write.operand} could not be told"
-        for write in context.matching.unplaced
+        f"it is unknown where `{write.kernel}` writes operand {write.operand}" for write in context.matching.unplaced
     )
     conditional = tuple(
-        f"the schedule calls `{context.writes[index].kernel}` in a branch or a loop that may not run, and the program"
-        " without that condition: whether it runs is not known"
+        f"the schedule calls `{context.writes[index].kernel}` in a branch or a loop that may not run, but the program"
+        " calls it without that condition: it is unknown whether it runs"
         for index in sorted(context.matching.conditional)
     )
     moved = tuple(
-        f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations are not told apart"
+        f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations cannot be told apart"
         for index in sorted(context.matching.loop_depth_differs)
     )
     refuted = ()
     if context.refuted:
-        refuted = (
-            f"{len(context.refuted)} of the tags are of operations that the instructions cannot be: they are not used",
-        )
+        refuted = (f"{len(context.refuted)} of the tags contradict their instructions, so they are ignored",)
     notes = compilation.notes
     if compilation.refs_trouble:
         happened = "JAX has moved a Ref, and" if compilation.moved_refs else "if JAX has moved a Ref, and"
-        notes = (*notes, f"{happened} what comes of it is not known: {compilation.refs_trouble}")
+        notes = (*notes, f"{happened} the effect is unknown: {compilation.refs_trouble}")
     notes = (*notes, *_describe_unexplained(context))
     if context.writes:
         notes = (*notes, *_describe_crossed(compilation, context), *_describe_missing(compilation))
@@ -147,10 +145,10 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
 def _describe_missing(compilation: Compilation) -> Iterator[str]:
     """Yields the parts that a compilation with hidden writes lacks, a line each."""
     if not compilation.optimized.is_scheduled:
-        yield "the module has no schedule: what runs before what is not known"
+        yield "the module has no schedule, so the order of its instructions is unknown"
         return
     if compilation.program is None:
-        yield "there is no module from before the optimizations: who is meant to see what a kernel wrote is not known"
+        yield "there is no module from before the optimizations, so it is unknown who should see a kernel's writes"
     elif not compilation.as_written:
         yield _FOLDED
     if (
@@ -160,16 +158,16 @@ def _describe_missing(compilation: Compilation) -> Iterator[str]:
     ):
         yield _CUT_TAGS
     if compilation.buffers is None:
-        yield "there is no buffer assignment: values that share bytes by chance are not seen"
+        yield "there is no buffer assignment, so values that share bytes by chance are unknown"
     if compilation.command_order is None:
-        yield "XLA's flags are not there: command buffers are taken to keep the order of the schedule, as by default"
+        yield "XLA's flags are missing: command buffers are assumed to keep the order of the schedule, as by default"
 
 
 UNKNOWN_ORDER = (
-    "HLO text of the module before optimizations does not say in which order the author wrote what no operand orders:"
+    "HLO text of the module before optimizations does not record the order of independent operations:"
     " dump it with --xla_dump_hlo_as_proto"
 )
-_UNKNOWN = "in which order the author wrote what no operand orders is not known: where that matters, reads are unknown"
+_UNKNOWN = "the author's order of independent operations is unknown; reads that depend on it are unknown"
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
@@ -215,8 +213,8 @@ def _settle_output(output: OutputView, is_differing: bool) -> OutputView:
     if not is_differing:
         return output
     sentence = (
-        f"`{output.name}` could not be decided: it is right or wrong by the order in which the author wrote the program,"
-        " which is not known"
+        f"`{output.name}` could not be decided: it depends on the author's order of independent operations, which is"
+        " unknown"
     )
     return replace(output, verdict=Verdict.UNKNOWN, missing=(), sentence=sentence)
 

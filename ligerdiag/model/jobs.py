@@ -21,7 +21,7 @@ class Source:
     root: str
     """Absolute path of the folder that is first on the import path."""
     pickled: str = ""
-    """Absolute path of a `function_file`, which holds the one case."""
+    """Absolute path of a function file (`compile.cases.live_functions`), which contains the one case."""
 
     def __str__(self) -> str:
         return self.file or self.module

@@ -5,7 +5,7 @@ leaves out names and ids, which differ between compiles, and keeps everything th
 neighbourhoods are equally right. `analysis.explain.neighbours` computes it, and `analysis.explain.drift` compares two.
 
 A `ScheduleView` holds the data of the HTML report: the mutated buffers, their readers and the way to each output, a few
-hundred instructions at most, and in `text` the whole module. `analysis.explain.schedule_view_builder` computes it from
+hundred instructions at most, and in `text` the whole module. `analysis.explain.view_builder` computes it from
 both programs.
 """
 

@@ -37,7 +37,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from ligerdiag.artifacts.call_records import Placement
-from ligerdiag.compile.cases.draws import draw_values
+from ligerdiag.compile.cases.array_records import draw_values
 from ligerdiag.dumps.content import unpack
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import find_buffer_fault

@@ -38,7 +38,7 @@ _FLOOR = 2.0**-24
 
 
 class Word(StrEnum):
-    """What the draws say of one output."""
+    """The result of the draws for one output."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -174,7 +174,7 @@ def draw_more(case: Case, request: DrawsRequest) -> DrawsAnswer:
 def prepare() -> Answerer:
     """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
     from ligerdiag.compile.cases.loader import CaseLoader
-    from ligerdiag.compile.lowering.lowering import import_kernel_libraries
+    from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
     from ligerdiag.replay.more_draws import draw_more
 
     import_kernel_libraries()

@@ -22,7 +22,7 @@ from pathlib import Path
 from ligerdiag.artifacts.artifact import PROVENANCE, Artifact, compute_file_sha256
 from ligerdiag.artifacts.cache import REPLAYS, Cache, get_program
 from ligerdiag.codec import FieldError, encode_record, read_object, read_record
-from ligerdiag.compile.service import compute_sources_sha256
+from ligerdiag.compile.compile_service import compute_sources_sha256
 from ligerdiag.effects.isolated import read_modules_elsewhere
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import Replay, ReplayState
@@ -53,7 +53,7 @@ _PARTS = (
     "model/case.py",
     "model/findings.py",
     "compile/cases/arguments.py",
-    "compile/cases/draws.py",
+    "compile/cases/array_records.py",
     "artifacts/call_records.py",
 )
 """Files and folders of ligerdiag on which a number can depend, beside those that the artifact's key covers."""

@@ -190,7 +190,7 @@ def prepare() -> Answerer:
     """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader, compute_draws
-    from ligerdiag.compile.lowering.lowering import import_kernel_libraries
+    from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
     from ligerdiag.errors import describe_fault
     from ligerdiag.replay.ops.scope import NotCoveredError
     from ligerdiag.replay.runs.case_inputs import compute_case_inputs

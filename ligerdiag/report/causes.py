@@ -3,7 +3,7 @@
 A rule reports one read in one call of one layer, while the author made one mistake at one line. So all findings with
 the same kernel, operand and line of the call that go wrong in the same way are one cause, with the readers below it.
 The ways: a read misses the kernel's write, or gets it by luck; a read sees the write and needs the original value; a
-read learns only whether there are special values (a warning of the rules about reads); and one way for each other rule.
+read only tests for special values (a warning of the rules about reads); and one way for each other rule.
 The finding of the hidden write itself is a note of the first of these ways, and a cause of its own if the call goes
 wrong in none.
 
@@ -138,6 +138,10 @@ def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
     return render_patch(head.call, kernel=head.kernel, operand=head.operand, source_roots=source_roots)
 
 
+_TESTED = re.compile(r".* only tests? (.+) for an? .*")
+"""A message of `special_values.describe_special`, with the tested value."""
+
+
 def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], outputs: Sequence[str]) -> str:
     """Returns the message of the only finding, with many outputs counted; of several findings, one message for all."""
     named = describe_names(names, outputs)
@@ -145,16 +149,16 @@ def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], o
     if len(leading) == 1 or way is None or not names:
         return head.message.replace(name_outputs(head.outputs), named, 1) if len(head.outputs) > FEW else head.message
     plural = len(names) > 1
-    what = f"what `{head.kernel}` writes over operand {head.operand}"
+    what = f"what `{head.kernel}` writes to operand {head.operand}"
     if _find_way(head) == _SPECIAL:
-        value = head.message.partition(", `")[0]
-        return f"{value}, {named} {'learn' if plural else 'learns'} only whether there are special values"
+        value = _TESTED.sub(r"\1", head.message)
+        return f"{named} only {'test' if plural else 'tests'} {value} for special values"
     if head.rule == _LUCK:
         late = f"nothing makes {'their' if plural else 'its'} readers wait for `{head.kernel}`"
         return f"{named} {'are' if plural else 'is'} right by luck: {late}, which overwrites operand {head.operand}"
     if way != _MISSED:
-        needs = "need" if plural else "needs"
-        return f"{named} {needs} the value from before `{head.kernel}` overwrites operand {head.operand}"
+        wrote = f"what `{head.kernel}` wrote to operand {head.operand}"
+        return f"{named} {'read' if plural else 'reads'} {wrote} and {'need' if plural else 'needs'} the original"
     return f"{named} {'do' if plural else 'does'} not see {what}"
 
 

@@ -102,9 +102,9 @@ def render_index(rules: Sequence[Rule]) -> str:
     head = [
         "# Rules",
         "",
-        "Generated from `ligerdiag/hazards/` by `make docs`; the examples are the rules' own tests.",
+        "Generated from `ligerdiag/rules/` by `make docs`; the examples are the rules' own tests.",
         "",
-        "| rule | severity | what |",
+        "| rule | severity | hazard |",
         "|---|---|---|",
     ]
     return "\n".join((*head, *rows)) + "\n"
@@ -145,7 +145,7 @@ def _list_reports(reports: Iterable[Reproduction]) -> Iterable[str]:
 
 
 def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
-    yield "Example that is flagged", rule.bad
+    yield "Example that is reported", rule.bad
     yield "Example that is not", rule.good
 
 

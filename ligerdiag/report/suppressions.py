@@ -34,7 +34,6 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Finding, ReplayState, SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CaseReport, Status, UnusedSuppression
-from ligerdiag.rules.registry import find_undecided_rules, get_rule
 from ligerdiag.source_text import compute_place, is_below, read_source
 
 
@@ -210,6 +209,8 @@ def _parse_rest(rest: str) -> tuple[tuple[str, ...], tuple[str, ...], str]:
 
 
 def _find_rule(word: str) -> str:
+    from ligerdiag.rules.registry import get_rule  # imports the analysis, which `--help` does not need
+
     try:
         return get_rule(word).id
     except InputError:
@@ -333,6 +334,8 @@ def _are_analysed(cases: Sequence[CaseReport], rule: str) -> bool:
 
 
 def _list_undecided_rules(case: CaseReport) -> frozenset[str]:
+    from ligerdiag.rules.registry import find_undecided_rules
+
     return find_undecided_rules(
         replayed=case.replay is not None and case.replay.state is ReplayState.DONE,
         ran=case.device is not None and not case.device.error,

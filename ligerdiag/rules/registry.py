@@ -1,4 +1,4 @@
-"""Finds all rules, by id and by name. Ids are never reused."""
+"""Finds all rules by their files, and runs them. Ids are never reused."""
 
 import difflib
 import importlib
@@ -39,11 +39,11 @@ class Answers:
     findings: tuple[Finding, ...]
     """In the order of the rules."""
     failures: tuple[RuleFailure, ...]
-    """Rules that raised: nothing is known of what they look for."""
+    """Rules that raised, so that what they look for is unknown."""
 
 
 def get_rule(id_or_name: str) -> Rule:
-    """Returns the rule `LD001` or `stale-read`, in any case. Raises InputError that names the nearest ones, or all."""
+    """Returns the rule `LD001` or `stale-read`, in any case. Raises InputError with the nearest rules, or all."""
     wanted = id_or_name.lower()
     for rule in RULES:
         if wanted in (rule.id.lower(), rule.name):
@@ -79,43 +79,43 @@ def _find_near(wanted: str) -> tuple[Rule, ...]:
 
 
 def check_all(context: Context) -> Answers:
-    """Asks every rule for its findings from the program alone."""
-    return _ask_all(lambda rule: rule.check(context), lambda rule: ())
+    """Runs the `check` of every rule."""
+    return _run_all(lambda rule: rule.check(context), lambda rule: ())
 
 
 def check_measured(measured: Measured) -> Answers:
-    """Asks every rule for its complete list of findings once there are numbers.
+    """Runs the `measure` of every rule, which returns its complete list of findings.
 
-    A static finding of a rule that numbers say nothing about stays as it is; so does one of a rule that fails on them.
+    A rule without `measure`, or whose `measure` raises, keeps its static findings.
     """
 
     def find_static(rule: Rule) -> Iterable[Finding]:
         return measured.findings_of(rule.id)
 
-    return _ask_all(lambda rule: find_static(rule) if rule.measure is None else rule.measure(measured), find_static)
+    return _run_all(lambda rule: find_static(rule) if rule.measure is None else rule.measure(measured), find_static)
 
 
-def _ask_all(ask: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule], Iterable[Finding]]) -> Answers:
-    """Asks every rule. A rule that raises fails alone; with LIGERDIAG_DEBUG, and at bounds of time or memory, it raises."""
+def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule], Iterable[Finding]]) -> Answers:
+    """Runs every rule. A rule that raises fails alone, except at limits of time or memory and with LIGERDIAG_DEBUG."""
     findings: list[Finding] = []
     failures: list[RuleFailure] = []
     for rule in RULES:
         try:
-            findings += tuple(ask(rule))
+            findings += tuple(run(rule))
         except (LigerdiagError, MemoryError):
             raise
         except Exception as fault:
             what = describe_bug(fault)
             findings += tuple(fall_back(rule))
-            message = f"rule {rule.id} {rule.name} failed, and what it looks for is unknown here: {what}"
+            message = f"rule {rule.id} {rule.name} failed, so what it looks for is unknown: {what}"
             failures.append(RuleFailure(rule=rule.id, message=message))
     return Answers(findings=tuple(findings), failures=tuple(failures))
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that lack evidence: without a replay, without a run on a device.
+    """Returns the ids of the rules that lack evidence without a replay or without a device run.
 
-    A drift is never decided: no case can expect one, and a suppression of one may be needed with the next baseline.
+    A drift is never decided: no case can expect one, and the next baseline may need its suppression.
     """
     missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran, DecidedBy.BASELINE: True}
     return frozenset(rule.id for rule in RULES if missing.get(rule.decided_by, False))

@@ -1,11 +1,11 @@
-"""A rule: its id, its page, its examples and its check, the numbers that it may look at, and the findings that several rules
-make alike.
+"""Defines a rule: its id, its page, its examples and its check; and builds findings that several rules share.
 
-Examples are whole case files, each a test and a piece of documentation. They share one kernel: it returns each row's sum and
-doubles the row in place. They run with every generation of jax-triton: undeclared by `triton_call` with `out_shape`, which
-all of them take, declared by `call_in_place`.
+Examples are whole case files, each a test and a piece of documentation. They share one kernel, which returns each row's sum
+and doubles the row in place. They run with every generation of jax-triton: an undeclared write uses `triton_call` with
+`out_shape`, which all of them accept, a declared one `call_in_place`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
@@ -39,7 +39,7 @@ class Measured:
     facts: ScheduleFacts | None = None
     """The schedule without names, complete where there is a baseline."""
     recorded: ScheduleFacts | None = None
-    """What the baseline has in its place; None without one."""
+    """The same facts in the baseline; None without a baseline."""
 
     @property
     def numbers(self) -> Replay | None:
@@ -50,13 +50,13 @@ class Measured:
 
 
 def render_error(error: float) -> str:
-    """A relative error, such as `2.5e-01`."""
+    """Returns a relative error, such as `2.5e-01`."""
     return f"{error:.1e}"
 
 
 def render_difference(name: str, error: float, other: str, tolerance: float) -> str:
-    """Says how far an output is from another computation of it, and how far rounding alone would take it."""
-    return f"`{name}` differs by {error:.1e} from {other}, rounding explains {tolerance:.1e}"
+    """Returns how far an output is from another computation of it, and how much rounding explains."""
+    return f"`{name}` differs by {error:.1e} from {other}; rounding explains {tolerance:.1e}"
 
 
 class DecidedBy(Enum):
@@ -69,7 +69,7 @@ class DecidedBy(Enum):
 
 
 class Party(StrEnum):
-    """Whom a verdict on a schedule takes at their word."""
+    """Those whose mistakes a verdict cannot see, because it trusts them."""
 
     NOBODY = "nobody"
     JAX = "JAX"
@@ -90,19 +90,19 @@ class RuleKind(StrEnum):
     LUCKY_READ = "lucky read"
     """A read that gets the intended version, though nothing orders it with the write."""
     HIDDEN_WRITE = "hidden write"
-    """The hidden write itself, without which there is none of these reads."""
+    """The hidden write itself, the root of these reads."""
     RACE = "race"
     """Accesses to the same bytes at the same time: the device may compute either value."""
     TRIED_IN_PLACE = "tried in place"
-    """A launcher tries a kernel on bytes that nobody restores: no output of the program's first run on a device counts."""
+    """A launcher tries a kernel on bytes that nobody restores, so outputs of the first run on a device do not count."""
     SHARED_BYTES = "shared bytes"
-    """Two values that XLA keeps in the same bytes: the one that is left may be the right one."""
+    """Two values that XLA keeps in the same bytes; the remaining one may be the right one."""
     CHANGED_BY_JAX = "changed by JAX"
-    """A difference between the program as written and the one that JAX gives to XLA."""
+    """A difference between the program as written and the one that JAX passes to XLA."""
     ROUNDING = "rounding"
     """A value that is read through an addition and a subtraction, which costs precision."""
     REFERENCE = "reference"
-    """A program that differs from the case's reference in program order already."""
+    """A program that in program order already differs from the case's reference."""
     DRIFT = "drift"
     """A difference from a recorded baseline."""
     OTHER = "other"
@@ -113,26 +113,26 @@ class Example:
     """A whole case file that is both a test and the documentation of a rule."""
 
     about: str
-    """One sentence: what it shows."""
+    """One sentence about the point of the example."""
     code: str
     """Python source that defines `CASE`."""
     target: str = "h100"
     recorded: str = ""
-    """The file as it was when the baseline was recorded that it is checked against; empty: there is none."""
+    """The file from which the baseline is recorded that `code` is checked against; empty without a baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """A real report that a rule stands for, and what was rebuilt of it."""
+    """A public bug report behind a rule, and how far it was reproduced."""
 
     report: str
-    """`owner/repository#number`, or where else it stands."""
+    """`owner/repository#number`, or another place."""
     case: str
-    """Id of the case in cases/ that stands for it; empty where there is none."""
+    """Id of the case in cases/ that reproduces it; empty without one."""
     reproduced: str
-    """What was seen of it here; a phrase, no full stop."""
+    """The part that was reproduced; a phrase, no full stop."""
     missing: str
-    """What was not; a phrase, no full stop."""
+    """The part that was not; a phrase, no full stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,25 +157,28 @@ class Rule:
     check: Callable[[Context], Iterable[Finding]]
     """The rule's findings from the program alone."""
     reproduced: tuple[Reproduction, ...] = ()
-    """The reports behind the rule, each as near as it could be rebuilt."""
+    """The reports behind the rule."""
     measure: Callable[[Measured], Iterable[Finding]] | None = None
-    """The rule's findings once there are numbers: all of them, those of `check` included that stay. None: `check` stands."""
+    """All findings of the rule once there are numbers, including those of `check` that remain. None: `check` is final."""
     decided_by: DecidedBy = DecidedBy.SCHEDULE
     explains: Verdict | None = None
-    """The verdict that its findings give the reasons of: every output with that verdict has a finding of such a rule, unless
-    the analysis does not know why."""
+    """The verdict that its findings explain: every output with that verdict has a finding of such a rule, unless the
+    analysis does not know the reason.
+    """
     party: Party = Party.NOBODY
-    """Whose mistake it reports, if schedule and numbers may differ by it about the outputs that a finding reaches (see
-    `report.disagreement_causes`)."""
+    """Whose mistake it reports, if schedule and numbers may disagree because of it about the outputs of a finding (see
+    `report.disagreement_causes`).
+    """
     kind: RuleKind = RuleKind.OTHER
     leaves_undefined: bool = False
-    """No program defines the outputs that a finding reaches, whatever the schedule: they hold bytes that nobody has
-    written, depend on the order of a grid's programs, come from one Ref that should hold two values, or may need what a
-    kernel writes whose call JAX dropped while it traced the program."""
+    """No schedule gives the outputs of a finding a defined value: they hold unwritten bytes, depend on the order of a grid's
+    programs, come from one Ref that should hold two values, or may need the writes of a call that JAX dropped while it
+    traced the program.
+    """
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:
-    """The `check` of a rule that needs numbers."""
+    """Finds nothing: the `check` of a rule that needs numbers."""
     del context
     return ()
 
@@ -232,21 +235,21 @@ def sum_and_double_declared(x):
 """
 
 KERNEL = f"{_IMPORTS}\n\n{_HIDDEN_CALL}"
-"""How an example begins that hides a write."""
+"""The first lines of an example that hides a write."""
 
 
 def make_example(*, about: str, code: str, declared: bool = False, target: str = "h100") -> Example:
-    """Returns an example that calls the shared kernel, and runs with every generation of jax-triton.
+    """Returns an example that runs with every generation of jax-triton.
 
-    declared: one that declares what it overwrites. It gets the shared kernel that hides its write only if it calls that.
+    Its code may call the shared kernel by `sum_and_double`, which hides the write. declared: by `sum_and_double_declared`.
     """
     imports = _IMPORTS + (_CALL_IN_PLACE if declared or "call_in_place(" in code else "")
-    hidden = _HIDDEN_CALL if not declared or "sum_and_double(" in code else ""
+    hidden = _HIDDEN_CALL if re.search(r"\bsum_and_double\(|\bdouble_kernel\b", code) else ""
     return Example(about=about, code=f"{imports}\n\n{hidden}{_DECLARED_CALL if declared else ''}{code}", target=target)
 
 
 ALIASED = make_example(
-    about="The doubled rows are a declared output, and that output is what is read.",
+    about="The doubled rows are a declared output, and the reader reads that output.",
     declared=True,
     code="""\
 def step(x, w):
@@ -304,7 +307,10 @@ def report_read(
     remedy: str = "",
     outputs: tuple[str, ...] | None = None,
 ) -> Finding:
-    """Returns a finding about a wrong or lucky read. sentence: how it reads, without the place. outputs: all by default."""
+    """Returns a finding about a wrong or lucky read.
+
+    sentence: the evidence about the read, without the place. outputs: by default all that the read reaches.
+    """
     place = locate_read(context, read)
     sentence += render_at(place.line, in_backward=place.in_backward)
     found = report_write(
@@ -322,14 +328,14 @@ def report_read(
 
 
 def _soften(found: Finding, special: Special, rule: Rule) -> Finding:
-    """Returns a warning about a wrong read that only asks for special values."""
+    """Turns a finding about a read that only tests for special values into a warning."""
     if special is Special.NOTHING or not found.outputs or rule.explains is None or not rule.explains.is_wrong:
         return found
-    value = f"the value from before `{found.kernel}` overwrites operand {found.operand}"
+    value = f"the old value of operand {found.operand} of `{found.kernel}`"
     if rule.explains is Verdict.CLOBBERED:
-        value = f"what `{found.kernel}` writes over operand {found.operand}"
+        value = f"what `{found.kernel}` writes to operand {found.operand}"
     note = (
-        f"the read decides nothing else: the numbers are right unless `{found.kernel}` makes or removes {special.value}"
+        f"the read has no other use: the numbers are right unless `{found.kernel}` creates or removes {special.value}"
     )
     return replace(
         found,

@@ -1,9 +1,8 @@
-"""Reads that only ask whether a value is special: a NaN, or infinite.
+"""Finds reads that only test a value for NaN or infinity.
 
-`jnp.median`, `nanmax` or `nan_to_num` compare a value with itself, and go on with its NaNs or without them. If such a
-comparison alone reads the value from before a kernel (or from behind it) where it should not, the numbers are right all
-the same, unless the kernel makes a special value or removes one. It is a mistake that numbers without special values do not
-show.
+`jnp.median`, `nanmax` or `nan_to_num` compare a value with itself to find its NaNs. If such a comparison alone reads the
+wrong version of a value, the numbers are right unless the kernel creates or removes a special value. Numbers without
+special values do not show the mistake.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ _BYTES = {"f16s": (b"\\x00\\x7c", b"\\x00\\xfc"), "bf16s": (b"\\x80\\x7f", b"\\x
 
 
 class Special(StrEnum):
-    """What a read asks for."""
+    """The special values that a read tests for."""
 
     NOTHING = ""
     """It uses the value itself."""
@@ -36,17 +35,17 @@ class Special(StrEnum):
 
 
 def find_special(context: Context, read: ReadFinding) -> Special:
-    """Returns what the operation that reads wrongly asks for, if that is all it does."""
+    """Returns the special value that the wrong read tests for; NOTHING if it uses the value otherwise."""
     return Special.NOTHING if read.wrong is None else _find(context, read.wrong.occurrence.instruction, _MOST_STEPS)
 
 
 def describe_special(outputs: Sequence[str], special: Special, value: str) -> str:
-    """Such as "of the value from before `kernel` overwrites operand 0, `median` learns only whether there is a NaN"."""
-    return f"of {value}, {begin_sentence(outputs, 'learns', 'learn')} only whether there is {special.value}"
+    """Returns text such as "`median` only tests the old value of operand 0 of `kernel` for a NaN"."""
+    return f"{begin_sentence(outputs, 'only tests', 'only test')} {value} for {special.value}"
 
 
 def _find(context: Context, one: HloInstruction, left: int) -> Special:
-    """left: steps along users that may be taken."""
+    """left: number of further steps along users."""
     if one.opcode == "is-finite":
         return Special.NOT_FINITE
     if one.opcode == "compare" and not is_integer(one.operands[0].shape):
@@ -57,7 +56,7 @@ def _find(context: Context, one: HloInstruction, left: int) -> Special:
 
 
 def _keeps(one: HloInstruction) -> bool:
-    """Whether it makes no special value of another one, and none of a special one."""
+    """Returns whether the operation neither creates nor removes special values."""
     if one.opcode != "convert" or is_integer(one.shape) or is_integer(one.operands[0].shape):
         return one.opcode in _KEEPS
     size, before = compute_byte_size(one.shape), compute_byte_size(one.operands[0].shape)

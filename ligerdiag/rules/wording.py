@@ -1,7 +1,7 @@
-"""Words that several rules share: sentences, places, and the patch that a remedy proposes.
+"""Sentences that several rules share, source places, and the patch that a finding's help proposes.
 
-A patch changes the line of a kernel call, so that XLA knows what the call overwrites: by `ligerdiag.in_place`, which is
-right with every jax-triton. A call that cannot be read gets no patch.
+A patch changes the line of a kernel call to `ligerdiag.in_place.call_in_place`, which declares the write with every
+version of jax-triton. A call that cannot be parsed gets no patch.
 """
 
 import ast
@@ -30,21 +30,21 @@ _MAX_READERS = 8
 _MAX_CALLERS = 8
 _JAX_TRITON = CallTrait.JAX_TRITON | CallTrait.JAX_TRITON_FFI
 _BACKWARD = "transpose("
-"""In the name of an operation that differentiation made of one of the forward pass."""
+"""In the name of an operation that differentiation derived from one of the forward pass."""
 
 
 def name_outputs(names: Sequence[str]) -> str:
-    """`a`, `b` and `c`."""
+    """Returns `a`, `b` and `c`."""
     return join_words([f"`{name}`" for name in names]) or "no output"
 
 
 def begin_sentence(names: Sequence[str], singular: str, plural: str) -> str:
-    """`a` is, `a` and `b` are."""
+    """Returns the subject and verb of a sentence: `a` is, `a` and `b` are."""
     return f"{name_outputs(names)} {plural if len(names) > 1 else singular}"
 
 
 def find_producer(value: HloInstruction) -> HloInstruction:
-    """Returns the instruction that computes this value: behind bitcasts and tuple elements."""
+    """Returns the instruction that computes this value, through bitcasts and tuple elements."""
     return look_through(value, _PLACES)
 
 
@@ -56,7 +56,7 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
     value = find_producer(call.operands[write.operand])
     time = context.logical_times.get(call.id)
     sentence = f"%{call.name} overwrites operand {write.operand}, %{value.name}"
-    if time is not None:  # it has none of its own inside of a fusion
+    if time is not None:  # a call inside a fusion has none
         sentence += f", at logical time {time}"
     return "write", f"{sentence}{render_at(locate_call(context, write).line)}"
 
@@ -78,7 +78,7 @@ def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
 
 
 def _list_written(context: Context, write: HiddenWrite) -> tuple[int, ...]:
-    """Returns the operands that the same call surely overwrites without XLA's knowledge, this one among them."""
+    """Returns the operands that the same call surely overwrites behind XLA's back, including this one."""
     others = (
         one.operand for one in context.writes if one.call is write.call and one.output is None and not one.unknown
     )
@@ -91,7 +91,7 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
     frames = (
         *islice(every, _MAX_CALLERS),
         *deque(every, 1),
-    )  # the outermost is the user's own, however deep a library is
+    )  # the outermost frame is the user's own, however deep a library is
     in_backward = _BACKWARD in call.op_name
     line = site or next(iter(frames), None)
     if line is not None and frames and (frames[0].file, frames[0].line) == (line.file, line.line):
@@ -101,7 +101,7 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
 
 
 def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
-    """Returns the user's line that reads, and whether its backward pass does."""
+    """Returns the user's line that reads, and whether its backward pass reads."""
     found = (read.reader,) if read.wrong is None else (read.wrong.occurrence.instruction, read.reader)
     for instruction in found:
         line = find_user_line(context.optimized, instruction)
@@ -110,14 +110,14 @@ def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
     return ReadPlace(line=None)
 
 
-LOST = "programs of a grid run at the same time: of two that load the old value one loses its part"
+LOST = "programs of a grid run at the same time: if two load the old value, one update is lost"
 UPDATE_HELP = (
-    "update by an atomic operation, such as `tl.atomic_add`, or store one partial result a program and reduce those"
+    "update with an atomic operation such as `tl.atomic_add`, or store one partial result per program and reduce them"
 )
 
 
 def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
-    """Returns evidence lines about the first two programs that were seen to meet, where any were."""
+    """Yields evidence about the first two programs that access the same bytes in a replay, if there are any."""
     meeting = next(iter(launch.meetings), None)
     if meeting is None:
         return
@@ -129,24 +129,33 @@ def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
         f" {meeting.first_byte}{render_at(meeting.line)}",
     )
     verb = "updates" if meeting.are_atomic else "writes" if meeting.other_writes else "reads"
-    drawn = ", and what it finds there, or leaves there, depends on who comes first" if meeting.are_atomic else ""
+    drawn = ", and the result depends on which comes first" if meeting.are_atomic else ""
     yield "meets", f"program {meeting.other} {verb} them, too{render_at(meeting.other_line)}{drawn}"
 
 
+def describe_equal_results(launch: LaunchNumbers) -> tuple[str, str]:
+    """Returns the evidence that no order that replay tried changes the results of the launch."""
+    return (
+        "replay",
+        f"on the drawn inputs the results of %{launch.instruction} are the same from the last program to the first and with"
+        f" all at once, in {launch.checked} of {launch.launches} launches: the value read may not matter",
+    )
+
+
 def name_buffer(launch: LaunchNumbers, buffer: int | None) -> str:
-    """`operand 0`, `output 0`; `no operand` where it is none."""
+    """Returns `operand 0` or `output 0`; `no operand` for None."""
     if buffer is None:
         return "no operand"
     return f"operand {buffer}" if buffer < launch.operands else f"output {buffer - launch.operands}"
 
 
 def advise_zeros(target: str, outputs: Sequence[int]) -> str:
-    """Says how a call gets outputs that hold zeros, with the library that made it. target: of the custom call."""
+    """Returns how to zero these outputs with the library that made the call. target: of the custom call."""
     numbers = "".join(f"{number}, " for number in outputs).strip()
     numbers = numbers if len(outputs) == 1 else numbers.removesuffix(",")
     if has_trait(target, CallTrait.JAX_TRITON_FFI):
         return (
-            "pass `jax.new_ref(jnp.zeros(...))` in its place and read that Ref after the call (jax-triton 0.4 and later; its"
+            "pass `jax.new_ref(jnp.zeros(...))` instead and read that Ref after the call (jax-triton 0.4 and later; its"
             f" `zeroed_outputs=({numbers})` is deprecated)"
         )
     if has_trait(target, CallTrait.JAX_TRITON):
@@ -155,7 +164,7 @@ def advise_zeros(target: str, outputs: Sequence[int]) -> str:
 
 
 def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
-    """` (train.py:41)` behind a sentence; empty where the line is not known."""
+    """Returns ` (train.py:41)` for the end of a sentence; empty for None."""
     if line is None:
         return ""
     place = f"{line.file}:{line.line}" if line.line > 0 else line.file
@@ -163,16 +172,16 @@ def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
 
 
 UNFUSED = (
-    "put `jax.lax.optimization_barrier` around what the call is given and around what it returns, where these are slices or"
-    " are stacked, or compile with `XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`"
+    "put `jax.lax.optimization_barrier` around operands of the call that are slices and around results that are stacked, or"
+    " compile with `XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`"
 )
 
 
-_SPARE = "before jax-triton 0.4: with a spare pointer for each behind the kernel's outputs"
+_SPARE = "before jax-triton 0.4: add a spare pointer for each after the kernel's outputs"
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
-    """Says how the call declares what it writes."""
+    """Returns how the call can declare what it writes."""
     if write.output is not None:
         return UNFUSED
     call = locate_call(context, write)
@@ -181,14 +190,14 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
         named = join_words([str(operand) for operand in call.written])
         one = len(call.written) == 1
         return (
-            f"call `{write.kernel}` by `ligerdiag.in_place.call_in_place`, with operand{'' if one else 's'} {named} as"
-            f" `written`, and use the new value{'' if one else 's'} that it returns behind the outputs ({_SPARE})"
+            f"call `{write.kernel}` through `ligerdiag.in_place.call_in_place`, with operand{'' if one else 's'} {named} as"
+            f" `written`, and use the new value{'' if one else 's'} that it returns after the outputs ({_SPARE})"
         )
-    return f"declare that the call overwrites operand {number}: an output that aliases it, and use that output"
+    return f"declare an output that aliases operand {number}, which the call overwrites, and use that output"
 
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
-    """Returns evidence lines about the reads around the write, if no program says which value each of them means."""
+    """Returns evidence about the reads around the write, if no program says which version each of them means."""
     found = context.accesses.get(write.index)
     if found is None:
         return ()
@@ -214,7 +223,7 @@ def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], w
 
 
 def find_read_operand(read: ReadFinding) -> HloInstruction | None:
-    """Returns the operand by which the reader gets the value; None if it is not known."""
+    """Returns the operand through which the reader gets the value; None if it is unknown."""
     wrong = read.wrong
     if wrong is None or wrong.operand is None:
         return None
@@ -222,7 +231,7 @@ def find_read_operand(read: ReadFinding) -> HloInstruction | None:
 
 
 def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
-    """Names the kernel's call, the reader, and what it reads."""
+    """Returns the names of the kernel's call, the reader, and the value that it reads."""
     call = context.optimized_call(read.write)
     operand = find_read_operand(read)
     found = [i.name for i in (call, read.reader, operand and find_producer(operand)) if i is not None]
@@ -236,12 +245,12 @@ def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstructio
 
 
 def describe_value(value: HloInstruction) -> str:
-    """`f32[4,8]`-like text of an instruction's shape."""
+    """Returns an instruction's shape, such as `f32[4,8]`."""
     return render_shape(value.shape)
 
 
 def describe_callers(call: CallPlace, limit: int = 3) -> tuple[tuple[str, str], ...]:
-    """Returns evidence lines: the callers of the line of the kernel call, innermost first, and the outermost."""
+    """Returns evidence: the callers of the kernel call's line, innermost first, and the outermost."""
     callers = call.callers
     shown = callers if len(callers) <= limit else (*callers[: limit - 1], callers[-1])
     lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in shown]
@@ -254,13 +263,11 @@ def describe_callers(call: CallPlace, limit: int = 3) -> tuple[tuple[str, str], 
 
 _CALL = "triton_call"
 _MAX_TEXT = 60
-"""Characters of an argument that are quoted."""
+"""Length of the longest argument that a patch quotes, in characters."""
 
 
 def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
-    """Returns one line; empty where the call's own text does not say enough, or is not below one of `source_roots`, or
-    the call declares the write already.
-    """
+    """Returns one line; empty if the call's source is insufficient or outside the source roots, or declares the write."""
     if call.line is None or call.is_declared or not has_trait(call.target, _JAX_TRITON):
         return ""
     found = _find_call(call.line.file, call.line.line, tuple(source_roots))
@@ -300,7 +307,7 @@ def _render_written(operands: Sequence[int]) -> str:
 
 
 def _find_outputs(node: ast.Call) -> str:
-    """Returns the list of the results that the call has already; empty where it has an alias."""
+    """Returns the source of the call's present results; empty if it has an alias."""
     for keyword in node.keywords:
         if keyword.arg == "input_output_aliases":
             return ""
@@ -316,7 +323,7 @@ def _find_outputs(node: ast.Call) -> str:
 
 
 def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast.Call, str] | None:
-    """Returns the innermost `triton_call` around the line, and the text of what it is assigned to."""
+    """Returns the innermost `triton_call` around the line, and the source of its assignment target."""
     tree = _parse(file, source_roots)
     if tree is None:
         return None

@@ -33,7 +33,7 @@ from typing import TextIO
 from ligerdiag.codec import encode_record
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.ending import die_with_parent, end_group_with_parent
-from ligerdiag.inspection.module import InspectionRequest
+from ligerdiag.inspection.module_inspection import InspectionRequest
 from ligerdiag.sandbox.capabilities import drop_capabilities
 from ligerdiag.sandbox.landlock import deny_changes
 from ligerdiag.sandbox.seccomp import deny_calls
@@ -168,7 +168,7 @@ def _answer(questions: TextIO, answers: TextIO, confinement: Confinement) -> Non
     from ligerdiag.codec import parse_record
     from ligerdiag.dumps.content import compute_seconds
     from ligerdiag.dumps.text_worker import Translator
-    from ligerdiag.inspection.module import ModuleInspector, compute_budget_seconds
+    from ligerdiag.inspection.module_inspection import ModuleInspector, compute_budget_seconds
     from ligerdiag.sandbox.child import Done, Question, Ready, Setup, render_message
 
     def say(record: object) -> None:

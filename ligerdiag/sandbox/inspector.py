@@ -26,7 +26,7 @@ from ligerdiag.codec import FieldError, parse_record
 from ligerdiag.dumps.content import compute_seconds
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.errors import ArtifactError, LigerdiagError
-from ligerdiag.inspection.module import (
+from ligerdiag.inspection.module_inspection import (
     InspectionRequest,
     ModuleOutcome,
     compute_budget_seconds,
@@ -66,7 +66,7 @@ class SandboxedInspector:
         self._scratch: ScratchFolder | None = None
         self._child: _Child | None = None
         self.confinement = Confinement(active=(), refused=())
-        """What the process has given up; known after the first answer."""
+        """The privileges that the process has given up; known after the first answer."""
 
     def __enter__(self) -> Self:
         return self

@@ -40,7 +40,7 @@ PAGE_LETTERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """What to sweep, and where."""
+    """The grid of a sweep, and where its results go."""
 
     grid: Path
     store: str

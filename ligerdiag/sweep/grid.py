@@ -37,7 +37,7 @@ from pathlib import Path
 
 from ligerdiag.artifacts.cache import Cache, hold_key
 from ligerdiag.codec import FieldError, Json, as_int, encode_record, read_bool, read_float, read_object, read_strs
-from ligerdiag.compile.service import compute_sources_sha256, discover_cases, find_import_dependencies
+from ligerdiag.compile.compile_service import compute_sources_sha256, discover_cases, find_import_dependencies
 from ligerdiag.config import load_config, require_known
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.case import SIZES, read_sizes

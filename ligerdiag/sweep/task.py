@@ -30,7 +30,7 @@ from ligerdiag.codec import (
     read_list,
     read_str,
 )
-from ligerdiag.compile.service import find_artifact_dependencies
+from ligerdiag.compile.compile_service import find_artifact_dependencies
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.sweep.grid import SweepTask, compute_fingerprint, describe_task, locate_files, name_files
 from ligerdiag.sweep.result_store import ResultStore, StoredResult

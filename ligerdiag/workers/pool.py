@@ -35,7 +35,7 @@ from ligerdiag.workers.process import (
 )
 from ligerdiag.workers.templates import TemplateKind, Templates
 
-COMPILE_WORKER = "ligerdiag.compile.worker"
+COMPILE_WORKER = "ligerdiag.compile.compile_worker"
 LOG_LINES = 20
 LOG_TAIL_BYTES = 64 << 10
 _FATAL = re.compile(r"F\d{4} \d\d:")

@@ -35,7 +35,7 @@ VARIABLE = "LIGERDIAG_TEMPLATES"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateKind:
-    """What all workers of one template have in common: interpreter, module and environment."""
+    """The interpreter, module and environment that all workers of one template share."""
 
     python: str
     module: str

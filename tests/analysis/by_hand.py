@@ -72,10 +72,16 @@ def judge(
     for computation in schedule.proto.hlo_module.computations:
         if computation.id not in schedule.proto.hlo_module.schedule.sequences and not computation.is_fusion_computation:
             schedule.schedule(computation)
-    optimized, buffers = parse_hlo(schedule.bytes())
+    return judge_modules(program.bytes(), schedule.bytes(), *outputs, traced=traced, canonicalized=canonicalized)
+
+
+def judge_modules(
+    program: bytes, schedule: bytes, *outputs: str, traced: tuple[TracedKernel, ...] = (), canonicalized: bool = False
+) -> Context:
+    optimized, buffers = parse_hlo(schedule)
     assert buffers is not None
     return compute_context(
-        program=parse_hlo(program.bytes())[0],
+        program=parse_hlo(program)[0],
         optimized=optimized,
         buffers=buffers,
         effects_of=effects_of,

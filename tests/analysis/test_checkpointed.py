@@ -60,4 +60,4 @@ def test_a_dump_does_not_say_whether_the_dropped_kernel_is_meant(
         assert loss is Verdict.FRESH
         assert z in (reports[name].outputs["z"], Verdict.UNKNOWN), name
     unclear = found["overwrites_what_is_computed_again"].coverage.not_covered
-    assert any("computed again by `jax.checkpoint`" in note for note in unclear)
+    assert any("recomputed by `jax.checkpoint`" in note for note in unclear)

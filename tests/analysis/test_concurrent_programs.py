@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.thunks import ASYNC_START, COMMAND_BUFFER, parse_thunks
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.jobs import Variation
@@ -86,4 +86,4 @@ def test_a_thunk_sequence_that_cannot_be_read_is_said(programs: Programs, tmp_pa
     thunks.write_text("a form that XLA may come to write\n", encoding="utf-8")
     artifact = replace(program.artifact, thunks=thunks)
     (note,) = inspect_artifact(artifact, effects_cache=program.effects).coverage.not_covered
-    assert note.startswith("the thunk sequence could not be read, and its command buffers are not seen: line 1")
+    assert note.startswith("the thunk sequence could not be read, so its command buffers are unknown: line 1")

@@ -66,7 +66,7 @@ def test_readers_of_another_operation_are_gained_and_lost() -> None:
     before, after = make_neighbourhood(make_reader()), make_neighbourhood(make_reader("reduce_sum", opcode="reduce"))
     changes = compare(before, after)
     assert [change.kind.value for change in changes] == ["lost", "gained"]
-    assert changes[1].text == "a reader more: `reduce_sum` (train.py:41), after the kernel, of the overwritten bytes"
+    assert changes[1].text == "one more reader: `reduce_sum` (train.py:41), after the kernel, of the overwritten bytes"
 
 
 def test_the_order_of_readers_on_one_side_decides_nothing() -> None:
@@ -78,14 +78,16 @@ def test_a_reader_of_other_bytes_is_a_change() -> None:
     before, after = make_neighbourhood(make_reader()), make_neighbourhood(make_reader(origin=Origin.SOURCE))
     (change,) = compare(before, after)
     assert change.kind is ChangeKind.ORIGIN
-    assert change.text.endswith("read the overwritten bytes and reads what the kernel's operand was copied from")
+    assert change.text.endswith(
+        "read the overwritten bytes and reads the value that the kernel's operand was copied from"
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "kind", "text"),
     [
         ({"copied_by": ("all-gather",)}, "copied", "the kernel's operand was no copy and is a copy (all-gather)"),
-        ({"shares": ("a constant",)}, "shared", "a constant now stands in the overwritten bytes"),
+        ({"shares": ("a constant",)}, "shared", "a constant is now in the overwritten bytes"),
         (
             {"shape": "f32[8,64]", "size": 2048},
             "size",
@@ -111,7 +113,7 @@ def test_another_fusion_is_minor_and_an_unrecorded_one_is_no_change() -> None:
     alone, fused = make_reader(within=""), make_reader(within="fusion to `add`")
     (change,) = compare(make_neighbourhood(alone), make_neighbourhood(fused))
     assert change.is_minor
-    assert change.text == "`dot_general` (train.py:41) stood alone and stands in a fusion to `add`"
+    assert change.text == "`dot_general` (train.py:41) was alone and is in a fusion to `add`"
     assert kinds(make_neighbourhood(make_reader(within=None)), make_neighbourhood(fused)) == []
 
 

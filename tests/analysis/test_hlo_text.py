@@ -1,7 +1,7 @@
 """A module as text, for people."""
 
-from ligerdiag.hlo.hlo_text import HloText
 from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.module_text import HloText
 from ligerdiag.hlo.parse import parse_hlo
 from tests.hlo.building import Builder, array, tuple_of
 

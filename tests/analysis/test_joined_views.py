@@ -1,28 +1,10 @@
 """One view for several programs: what they do not agree in is unknown."""
 
-from ligerdiag.analysis.explain.schedule_view_builder import compute_schedule_view
+from ligerdiag.analysis.explain.view_builder import compute_schedule_view
 from ligerdiag.inspection.coverage import join_views
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import AccessKind, ReadKind, ScheduleView
-from tests.analysis.by_hand import Program, judge
-from tests.analysis.test_schedules_by_hand import write_program, write_schedule
-
-
-def retag(program: Program) -> Program:
-    """The kernel is the last one in program order."""
-    for instruction in program.proto.hlo_module.computations[0].instructions:
-        instruction.metadata.op_name = instruction.metadata.op_name.replace("#ld2", "#ld4")
-    return program
-
-
-def view_early() -> ScheduleView:
-    """The reader comes before the kernel, and is to come after it."""
-    return compute_schedule_view(judge(write_program(), write_schedule("yk"), "sums", "y"))
-
-
-def view_early_as_meant() -> ScheduleView:
-    """The same schedule; the reader is to come before the kernel."""
-    return compute_schedule_view(judge(retag(write_program()), retag(write_schedule("yk")), "sums", "y"))
+from tests.analysis.pair_files import judge_pair
 
 
 def kinds_of(view: ScheduleView) -> list[ReadKind]:
@@ -30,7 +12,9 @@ def kinds_of(view: ScheduleView) -> list[ReadKind]:
 
 
 def test_a_read_of_which_two_programs_say_different_things_is_unknown() -> None:
-    stale, other = view_early(), view_early_as_meant()
+    """The schedule is the same; in one program the reader comes after the kernel, in the other before it."""
+    stale = compute_schedule_view(judge_pair("reader_and_kernel", "the reader first"))
+    other = compute_schedule_view(judge_pair("program_reads_before_the_kernel", "y first"))
     assert kinds_of(stale) == [ReadKind.STALE]
     assert kinds_of(other) == [ReadKind.LATENT]
     joined = join_views([stale, other], {"sums": Verdict.FRESH, "y": Verdict.UNKNOWN})
@@ -44,7 +28,7 @@ def test_a_read_of_which_two_programs_say_different_things_is_unknown() -> None:
 
 
 def test_views_that_agree_are_the_first_one() -> None:
-    one, same = view_early(), view_early()
+    one, same = (compute_schedule_view(judge_pair("reader_and_kernel", "the reader first")) for _ in range(2))
     verdicts = {output.name: output.verdict for output in one.outputs}
     assert join_views([one, same], verdicts) is one
     assert join_views([], verdicts) is None

@@ -21,83 +21,29 @@ from ligerdiag.replay.ops.scope import Cell
 from ligerdiag.replay.runs.loop_cuts import find_trip_count
 from ligerdiag.replay.runs.program import NanWatch
 from ligerdiag.rules.schedules.ld002_stale_copy import _is_gather  # pyright: ignore[reportPrivateUsage]
-from tests.analysis.by_hand import Program, effects_of, judge, verdicts
-from tests.analysis.test_races_by_hand import ASYNC
-from tests.analysis.test_schedules_by_hand import PAIR, write_program
-from tests.hlo.building import Builder, array
+from tests.analysis.by_hand import Program, effects_of
+from tests.analysis.pair_files import judge_pair, load_pairs, read_pair
+from tests.hlo.building import Builder, array, tuple_of
 
 BARRIERS = ["opt-barrier", "domain", "add-dependency"]
-NAMES = ["bitcast", "opt-barrier", "domain", "add-dependency"]
-"""Give what stands there another name."""
+NAMED = load_pairs("another_name")
 
 
-def write_named(opcode: str, order: str) -> Program:
-    """`write_program` with h read by another name: n(ame), k(ernel) and y, in this order."""
-    schedule = Program()
-    entry = schedule.computation("entry")
-    x = schedule.op(entry, "parameter")
-    h = schedule.op(entry, "negate", x, tag=1)
-    made = {"n": h}
-    for letter in order:
-        match letter:
-            case "n":
-                made["n"] = schedule.op(entry, opcode, h)
-            case "k":
-                made["k"] = schedule.kernel(entry, h, tag=2)
-            case _:
-                made["y"] = schedule.op(entry, "abs", made["n"], tag=3)
-    schedule.place(x, h, made["k"], made["y"])
-    schedule.op(entry, "tuple", made["k"], made["y"], shape=PAIR)
-    return schedule
+@pytest.mark.parametrize("label", NAMED)
+def test_another_name_reads_nothing(label: str) -> None:
+    (neighbourhood,) = compute_neighbourhoods(judge_pair("another_name", label))
+    assert [reader.opcode for reader in neighbourhood.readers] == ["abs"]
 
 
-@pytest.mark.parametrize("opcode", NAMES)
-@pytest.mark.parametrize(("order", "expected"), [("nky", "latent"), ("kny", "latent"), ("nyk", "stale")])
-def test_a_name_changes_no_verdict_and_reads_nothing(opcode: str, order: str, expected: str) -> None:
-    context = judge(write_program(), write_named(opcode, order), "sums", "y")
-    assert verdicts(context) == ["fresh", expected]
-    (neighbourhood,) = compute_neighbourhoods(context)
-    assert opcode not in [reader.opcode for reader in neighbourhood.readers]
-
-
-@pytest.mark.parametrize("opcode", NAMES)
-def test_a_name_is_nobody_who_reads_the_memory(opcode: str) -> None:
-    schedule = write_named(opcode, "nky")
-    for computation in schedule.proto.hlo_module.computations:
-        schedule.schedule(computation)
-    optimized, buffers = parse_hlo(schedule.bytes())
+@pytest.mark.parametrize("label", [label for label in NAMED if label.startswith("the name first")])
+def test_a_name_is_nobody_who_reads_the_memory(label: str) -> None:
+    optimized, buffers = parse_hlo(read_pair(NAMED[label])[1])
     assert buffers is not None
     context = compute_context_without_program(
         optimized=optimized, buffers=buffers, effects_of=effects_of, output_names=("sums", "y")
     )
     (accesses,) = context.accesses.values()
     assert [one.opcode for one in (*accesses.before, *accesses.after)] == ["abs"]
-
-
-def write_barred(opcode: str) -> Program:
-    """The kernel on h, and y = |x| where x and what the kernel leaves in h have gone through one barrier."""
-    program = Program()
-    entry = program.computation("entry")
-    x = program.op(entry, "parameter")
-    h = program.op(entry, "negate", x, tag=1)
-    sums = program.kernel(entry, h, tag=2)
-    pair = program.op(entry, opcode, program.op(entry, "tuple", h, x, shape=PAIR), shape=PAIR, tag=3)
-    y = program.op(entry, "abs", program.op(entry, "get-tuple-element", pair, tuple_index=1), tag=4)
-    program.op(entry, "tuple", sums, y, shape=PAIR)
-    return program
-
-
-@pytest.mark.parametrize("opcode", BARRIERS)
-def test_what_a_barrier_of_the_program_hands_on_depends_on_itself_alone(opcode: str) -> None:
-    schedule = Program()
-    entry = schedule.computation("entry")
-    x = schedule.op(entry, "parameter")
-    h = schedule.op(entry, "negate", x, tag=1)
-    y = schedule.op(entry, "abs", x, tag=4)
-    sums = schedule.kernel(entry, h, tag=2)
-    schedule.place(x, h, y, sums)
-    schedule.op(entry, "tuple", sums, y, shape=PAIR)
-    assert verdicts(judge(write_barred(opcode), schedule, "sums", "y")) == ["fresh", "fresh"]
 
 
 @pytest.mark.parametrize("opcode", BARRIERS)
@@ -108,41 +54,6 @@ def test_the_origin_of_what_a_barrier_hands_on_is_behind_it(opcode: str) -> None
     program.kernel(entry, program.op(entry, opcode, h, tag=2), tag=3)
     (write,) = find_hidden_writes(parse_hlo(program.bytes())[0], effects_of)
     assert [frames[-1].instruction.opcode for frames in find_origins(write)] == ["negate"]
-
-
-def write_kernel_in_flight(between: str, *, passes: str = "") -> Program:
-    """The kernel runs asynchronously; `between` its start and its done stands this opcode, on h or on the start.
-
-    passes: what hands the start on to its done.
-    """
-    schedule = Program()
-    callee = schedule.computation("callee")
-    kernel = schedule.kernel(callee, schedule.op(callee, "parameter"), tag=2)
-    entry = schedule.computation("entry")
-    x = schedule.op(entry, "parameter")
-    h = schedule.op(entry, "negate", x, tag=1)
-    start = schedule.op(entry, "async-start", h, shape=ASYNC, calls=[callee])
-    if between == "async-update":
-        start = schedule.op(entry, between, start, shape=ASYNC)
-    elif between:
-        schedule.op(entry, between, h)
-    if passes:
-        start = schedule.op(entry, passes, start, shape=ASYNC)
-    done = schedule.op(entry, "async-done", start)
-    y = schedule.op(entry, "abs", h, tag=3)
-    schedule.place(x, h, kernel, y)
-    schedule.op(entry, "tuple", done, y, shape=PAIR)
-    return schedule
-
-
-@pytest.mark.parametrize("opcode", [*NAMES, "async-update"])
-def test_what_reads_nothing_does_not_race(opcode: str) -> None:
-    assert judge(write_program(), write_kernel_in_flight(opcode), "sums", "y").concurrency.races == ()
-
-
-@pytest.mark.parametrize("opcode", NAMES)
-def test_a_start_that_is_renamed_ends_with_its_done(opcode: str) -> None:
-    assert judge(write_program(), write_kernel_in_flight("", passes=opcode), "sums", "y").concurrency.races == ()
 
 
 def read_root(builder: Builder) -> HloInstruction:
@@ -218,7 +129,7 @@ def test_a_loop_is_counted_through_what_hands_its_limit_on(opcode: str) -> None:
 
 def write_loop(opcode: str) -> tuple[HloModule, HloInstruction]:
     builder = Builder()
-    scalar, state = array(), cast(Any, PAIR)
+    scalar, state = array(), tuple_of(array(4), array(4))
     body = builder.computation("body")
     builder.add(body, "parameter", shape=state)
     condition = builder.computation("condition")

@@ -1,5 +1,7 @@
 """What is in flight around a kernel, and what a command buffer leaves unordered, on bytes of our choice."""
 
+from dataclasses import replace
+
 import pytest
 
 from ligerdiag.analysis.context import compute_context, compute_context_without_program
@@ -7,70 +9,19 @@ from ligerdiag.analysis.races import RaceKind, find_command_buffers, find_spans,
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.thunks import CommandOrder, parse_thunks
-from tests.analysis.by_hand import Program, effects_of, judge, verdicts
-from tests.analysis.test_schedules_by_hand import PAIR, write_program
+from ligerdiag.hlo.xla_pb2 import HloProto
+from ligerdiag.model.findings import Verdict
+from tests.analysis.by_hand import Program, effects_of, judge_modules, verdicts
+from tests.analysis.pair_files import judge_pair, load_pairs, read_pair
 from tests.hlo.building import array, tuple_of
 
 ASYNC = tuple_of(tuple_of(array(4)), array(4))
-
-
-def write_span(order: str, *, reads: str = "h", sync: bool = False) -> Program:
-    """h = -x; y is |h|, or of another value, by an async operation, in this order: s(tart), perhaps a t(uple) that
-    holds it, d(one), and the k(ernel).
-    """
-    schedule = Program()
-    callee = schedule.computation("callee")
-    inner = schedule.op(callee, "parameter")
-    schedule.define(schedule.op(callee, "abs", inner, tag=2))
-    entry = schedule.computation("entry")
-    x = schedule.op(entry, "parameter")
-    h = schedule.op(entry, "negate", x, tag=1)
-    made = {"x": x, "h": h}
-    for letter in order:
-        match letter:
-            case "s":
-                made["s"] = schedule.op(entry, "async-start", made[reads], shape=ASYNC, calls=[callee])
-                made["s"].backend_config = b'{"collective_backend_config":{"is_sync":true}}' if sync else b""
-            case "t":
-                held = schedule.op(entry, "tuple", h, made["s"], shape=tuple_of(array(4), ASYNC))
-                made["s"] = schedule.op(entry, "get-tuple-element", held, shape=ASYNC, tuple_index=1)
-            case "d":
-                made["d"] = schedule.op(entry, "async-done", made["s"])
-            case _:
-                made["k"] = schedule.kernel(entry, h, tag=3)
-    schedule.place(x, h, made["k"])
-    schedule.op(entry, "tuple", made["k"], made.get("d", made["k"]), shape=PAIR)
-    return schedule
-
-
-def write_original() -> Program:
-    """The program that wants the original: y = |h| stands before the kernel."""
-    program = Program()
-    entry = program.computation("entry")
-    h = program.op(entry, "negate", program.op(entry, "parameter"), tag=1)
-    y = program.op(entry, "abs", h, tag=2)
-    program.op(entry, "tuple", program.kernel(entry, h, tag=3), y, shape=PAIR)
-    return program
-
-
-@pytest.mark.parametrize(
-    ("order", "races", "expected"),
-    [
-        ("skd", 1, "unknown"),
-        ("sktd", 1, "unknown"),
-        ("stkd", 1, "unknown"),
-        ("sdk", 0, "latent"),
-        ("ksd", 0, "clobbered"),
-    ],
-)
-def test_a_reader_races_only_while_it_is_in_flight(order: str, races: int, expected: str) -> None:
-    context = judge(write_original(), write_span(order), "sums", "y")
-    assert len(context.concurrency.races) == races
-    assert verdicts(context) == ["fresh", expected]
+PAIR = tuple_of(array(4), array(4))
+READER = load_pairs("reader_in_flight")["the kernel between them"]
 
 
 def test_a_race_says_what_is_in_flight_and_marks_the_output() -> None:
-    context = judge(write_original(), write_span("skd"), "sums", "y")
+    context = judge_pair("reader_in_flight", "the kernel between them")
     (race,) = context.concurrency.races
     assert race.kind is RaceKind.READER_IN_FLIGHT
     assert (race.kernel.opcode, race.reader.opcode) == ("custom-call", "async-start")
@@ -80,31 +31,24 @@ def test_a_race_says_what_is_in_flight_and_marks_the_output() -> None:
     assert [cause.raced for cause in context.verdicts.outputs["y"].causes] == [(race.key,)]
 
 
-@pytest.mark.parametrize("traced", [True, False])
-@pytest.mark.parametrize("pair", ["async", "copy"])
-def test_a_done_that_has_bytes_of_its_own_passes_the_race_on(pair: str, *, traced: bool) -> None:
-    """traced: the value that is overwritten is known to be the program's; else nothing stands in what the start reads."""
-    schedule = write_span("skd")
-    if not traced:
-        schedule.proto.hlo_module.computations[-1].instructions[1].metadata.op_name = ""
-    done = schedule.proto.hlo_module.computations[-1].instructions[-2]
-    if pair == "copy":
-        start = next(i for i in schedule.proto.hlo_module.computations[-1].instructions if i.opcode == "async-start")
-        start.opcode, done.opcode = "copy-start", "copy-done"
-        start.metadata.op_name = "f/abs#ld2"
-        del start.called_computation_ids[:]
-        schedule.define(start, 1)
-    schedule.define(done)
-    context = judge(write_original(), schedule, "sums", "y")
-    assert verdicts(context)[1] == "unknown"
+@pytest.mark.parametrize("named", ["h_ld1", "h"])
+def test_a_done_that_has_bytes_of_its_own_passes_the_race_on(named: str) -> None:
+    """Without the tag nothing says that the overwritten value is the program's."""
+    program, proto = read_pair(replace(READER, schedule=READER.schedule.replace("h_ld1", named)))
+    made = HloProto.FromString(proto)
+    done = next(i.id for i in made.hlo_module.computations[-1].instructions if i.opcode == "async-done")
+    number = len(made.buffer_assignment.logical_buffers) + 1
+    allocation = made.buffer_assignment.buffer_allocations.add(index=number, size=16)
+    allocation.assigned.add(logical_buffer_id=number, size=16)
+    buffer = made.buffer_assignment.logical_buffers.add(id=number, size=16)
+    buffer.defined_at.instruction_id = done
+    context = judge_modules(program, made.SerializeToString(), "sums", "y")
+    assert context.verdicts.outputs["y"].verdict is Verdict.UNKNOWN
     assert [cause.raced for cause in context.verdicts.outputs["y"].causes] == [(context.concurrency.races[0].key,)]
 
 
 def test_without_a_program_a_race_is_known_all_the_same() -> None:
-    schedule = write_span("skd")
-    for computation in schedule.proto.hlo_module.computations:
-        schedule.schedule(computation)
-    optimized, buffers = parse_hlo(schedule.bytes())
+    optimized, buffers = parse_hlo(read_pair(READER)[1])
     assert buffers is not None
     context = compute_context_without_program(
         optimized=optimized, buffers=buffers, effects_of=effects_of, output_names=("sums", "y")
@@ -113,40 +57,24 @@ def test_without_a_program_a_race_is_known_all_the_same() -> None:
     assert [cause.raced for cause in context.verdicts.outputs["y"].causes] == [(race.key,)]
 
 
-def test_other_bytes_do_not_race() -> None:
-    context = judge(write_original(), write_span("skd", reads="x"), "sums", "y")
-    assert context.concurrency.races == ()
-
-
-def test_what_xla_has_made_synchronous_is_not_in_flight() -> None:
-    assert judge(write_original(), write_span("skd", sync=True), "sums", "y").concurrency.races == ()
+@pytest.mark.parametrize(
+    "label",
+    ["the reader first", "the kernel first", "a reader of other bytes", "a start that XLA made synchronous"],
+)
+def test_a_reader_that_is_not_in_flight_does_not_race(label: str) -> None:
+    assert judge_pair("reader_in_flight", label).concurrency.races == ()
 
 
 def test_a_start_without_a_done_is_in_flight_to_the_end_of_its_computation() -> None:
-    schedule = write_span("sk")
-    context = judge(write_original(), schedule, "sums", "y")
-    (race,) = context.concurrency.races
+    (race,) = judge_pair("reader_that_misses_its_done").concurrency.races
     assert race.done is None
 
 
-def test_a_kernel_that_is_in_flight_races_with_who_stands_between() -> None:
-    schedule = Program()
-    callee = schedule.computation("callee")
-    kernel = schedule.kernel(callee, schedule.op(callee, "parameter"), tag=2)
-    entry = schedule.computation("entry")
-    x = schedule.op(entry, "parameter")
-    h = schedule.op(entry, "negate", x, tag=1)
-    start = schedule.op(entry, "async-start", h, shape=ASYNC, calls=[callee])
-    y = schedule.op(entry, "abs", h, tag=3)
-    z = schedule.op(entry, "sine", x, tag=9)
-    done = schedule.op(entry, "async-done", start)
-    schedule.place(x, h, kernel, y, z)
-    schedule.op(entry, "tuple", done, y, shape=PAIR)
-    context = judge(write_program(), schedule, "sums", "y")
-    (race,) = context.concurrency.races
-    assert race.kind is RaceKind.KERNEL_IN_FLIGHT
-    assert race.reader.opcode == "abs"
-    assert verdicts(context) == ["fresh", "unknown"]
+@pytest.mark.parametrize("label", load_pairs("kernel_in_flight"))
+def test_a_kernel_in_flight_races_with_a_reader_and_with_no_other_name(label: str) -> None:
+    races = judge_pair("kernel_in_flight", label).concurrency.races
+    found = [(race.kind, race.reader.opcode) for race in races]
+    assert found == ([(RaceKind.KERNEL_IN_FLIGHT, "abs")] if label == "a reader" else [])
 
 
 def test_a_done_belongs_to_its_start_through_updates_and_tuples() -> None:
@@ -201,7 +129,7 @@ def test_a_command_buffer_races_only_where_it_keeps_the_declared_order_alone(
     optimized, buffers = parse_hlo(write_commands().bytes())
     assert buffers is not None
     context = compute_context(
-        program=parse_hlo(write_program().bytes())[0],
+        program=parse_hlo(read_pair(load_pairs("reader_and_kernel")["the kernel first"])[0])[0],
         optimized=optimized,
         buffers=buffers,
         effects_of=effects_of,
@@ -215,18 +143,16 @@ def test_a_command_buffer_races_only_where_it_keeps_the_declared_order_alone(
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        (None, "there is no thunk sequence: command buffers are not seen"),
-        ("001: kCopy [source | sink] kCopy", "which instructions are the thunks of `entry` could not be told"),
+        (None, "there is no thunk sequence, so command buffers are unknown"),
+        ("001: kCopy [source | sink] kCopy", "the thunks of `entry` could not be matched with instructions"),
     ],
 )
 def test_command_buffers_that_are_not_understood_are_said(text: str | None, note: str) -> None:
-    schedule = write_span("sdk")
-    for computation in schedule.proto.hlo_module.computations:
-        schedule.schedule(computation)
-    optimized, buffers = parse_hlo(schedule.bytes())
+    program, schedule = read_pair(load_pairs("reader_in_flight")["the reader first"])
+    optimized, buffers = parse_hlo(schedule)
     assert buffers is not None
     context = compute_context(
-        program=parse_hlo(write_original().bytes())[0],
+        program=parse_hlo(program)[0],
         optimized=optimized,
         buffers=buffers,
         effects_of=effects_of,

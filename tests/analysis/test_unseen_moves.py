@@ -58,7 +58,7 @@ CASES = (
 )
 """
 NAMES = ("moved", "shared", "kept", "without", "inline")
-SEEN = "is seen what JAX does to Refs"
+SEEN = "which show how JAX moves Refs"
 REMOVALS = {
     "nothing": ("", "stale clobbered fresh fresh fresh", "", ""),
     "out_of_loop": ('refs._LOOPS = "gone"', "stale unknown unknown fresh fresh", SEEN, "moved shared kept"),

@@ -159,9 +159,9 @@ def test_the_finding_names_the_gathered_copy_that_is_overwritten_and_the_value_t
     assert evidence["write"].startswith(f"%{call} overwrites operand 0")
     assert evidence["read"].startswith(f"%{reader} reads %{value} at logical time")
     assert value != overwritten
-    way = evidence["read"].split("gathered into the kernel's operand by ")[1]
+    way = evidence["read"].split("the kernel's operand is gathered from it by ")[1]
     assert "%all-gather" in way
-    assert way.split(", not overwritten")[0].endswith(f"%{overwritten}")
+    assert way.split(" (")[0].endswith(f"%{overwritten}")
     assert [label for label, _ in finding.evidence] == ["write", "read"]
     written, read = (int(time) for text in evidence.values() for time in re.findall(r"at logical time (\d+)\b", text))
     assert written < read

@@ -53,7 +53,7 @@ def test_no_tie_helps_where_the_partitioner_gathers_a_copy(edges: dict[str, Bise
     assert not any(row.is_answer for row in bisection.rows)
     head, reason, *_, why = bisection.answers
     assert head.startswith("no set of ties makes every output right: even with the only one that is possible `bias`,")
-    assert "is gathered into the kernel's operand by %" in reason
+    assert "the kernel's operand is gathered from it by %" in reason
     assert "%all-gather-start" in reason
     assert "(LD002)" in reason
     assert why.startswith("a tie only puts a reader after the kernel")

@@ -10,7 +10,7 @@ from ligerdiag.api.judging import Run
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.ending import Ending
 from ligerdiag.errors import CompileError
-from ligerdiag.inspection.module import ModuleOutcome
+from ligerdiag.inspection.module_inspection import ModuleOutcome
 from ligerdiag.model.findings import DeviceRun, Replay, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import Identity, Progress, Status, refuse

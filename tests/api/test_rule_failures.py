@@ -9,10 +9,10 @@ import pytest
 from ligerdiag.artifacts.artifact import OPTIMIZED, Artifact, write_manifest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.cli.exit_codes import ExitCode, FailOn, compute_exit_code
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection import compilation as inspection
-from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
+from ligerdiag.inspection.module_inspection import InspectionRequest, ModuleInspector
 from ligerdiag.model.report import CheckReport, Status
 from ligerdiag.report.json import render_json
 from ligerdiag.report.status import conclude
@@ -67,7 +67,7 @@ def test_a_rule_that_fails_is_unknown_and_the_others_count(
     assert case.outputs == whole.outputs
     assert case.findings == tuple(finding for finding in whole.findings if finding.rule != "LD009")
     line = case.coverage.not_covered[0]
-    assert line.startswith("rule LD009 caller-clobbered failed, and what it looks for is unknown here: IndexError no ")
+    assert line.startswith("rule LD009 caller-clobbered failed, so what it looks for is unknown: IndexError no ")
     assert case.status in (Status.INCONCLUSIVE, Status.FINDINGS)
     assert code_of(report) is ExitCode.NOT_ANALYSED
     assert line in render_terminal(report, width=400)

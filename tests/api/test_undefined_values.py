@@ -157,7 +157,7 @@ def test_a_hazard_of_a_second_execution_says_so(rows: int, tmp_path: Path, share
     if rows == 8:
         later = "in a second execution on the same constants"
         assert partial == [f"`ticket_kernel` leaves 128 of 128 elements of its output 0 unwritten, {later}"]
-        assert outside == [f"`ticket_kernel` writes outside of output 0 {later}"]
+        assert outside == [f"`ticket_kernel` writes outside output 0 {later}"]
     else:
         assert partial == ["`ticket_kernel` leaves 128 of 256 elements of its output 0 unwritten"]
         assert outside == []

@@ -63,21 +63,21 @@ def test_an_output_that_misses_a_kernel_that_is_not_run_says_so(name: str, repor
     assert said
     assert not [step for step in view.steps if step.is_kernel]
     assert not [buffer for buffer in view.buffers if buffer.is_performed]
-    why = f"is wrong: `{NOT_RUN[name]}` is not run, and what it is to write is missed"
+    why = f"is wrong: `{NOT_RUN[name]}` does not run, so its write is missing"
     assert said == {output: f"`{output}` {why}" for output in said}
-    assert not [note for note in view.notes if "could not be told" in note]
+    assert not [note for note in view.notes if "it is unknown" in note]
 
 
 @pytest.mark.parametrize("name", sorted(NOT_RUN_BACKWARD))
 def test_a_gradient_that_misses_a_kernel_that_is_not_run_says_so(name: str, reports: Reports) -> None:
     untold = [one for one in view_of(reports, name).outputs if one.verdict is Verdict.STALE and not one.missing]
     assert untold
-    assert [one.name for one in untold if " is not run, and what it is to write is missed" not in one.sentence] == []
+    assert [one.name for one in untold if " does not run, so its write is missing" not in one.sentence] == []
 
 
 WRONG_WITHOUT_A_KERNEL = {
-    "moved_ref[zeros]": "JAX has parted what a store leaves in a Ref from who reads it",
-    "shared_bytes[pieces-4]": "XLA has two results of one instruction",
+    "moved_ref[zeros]": "JAX separated the write of a store to a Ref from its reader",
+    "shared_bytes[pieces-4]": "XLA put two results of one instruction",
     "shared_bytes[two_aliases]": "XLA writes `%wrapped_sine` over `%wrapped_tanh`",
 }
 
@@ -87,7 +87,7 @@ def test_an_output_that_jax_or_xla_makes_wrong_says_so_and_blames_no_kernel(name
     view = view_of(reports, name)
     assert [one.name for one in view.outputs if f" is wrong: {WRONG_WITHOUT_A_KERNEL[name]}" not in one.sentence] == []
     assert [note for note in view.notes if note.startswith("no hidden write makes ")]
-    assert not [note for note in view.notes if "could not be told" in note]
+    assert not [note for note in view.notes if "it is unknown" in note]
 
 
 def test_a_wrong_output_has_a_read_that_is_not_right(reports: Reports) -> None:
@@ -179,7 +179,7 @@ def test_a_saved_residual_is_clobbered_after_the_kernel(reports: Reports) -> Non
     view = view_of(reports, "saved_residual[exp-perplexity-hidden]")
     (read,) = reads_of(view, "logits", ReadKind.CLOBBERED)
     assert read.place is Place.SAME_BYTES
-    assert "it gets what the kernel wrote" in next(o.sentence for o in view.outputs if o.name == "logits")
+    assert "and gets what the kernel wrote" in next(o.sentence for o in view.outputs if o.name == "logits")
 
 
 def test_a_constant_is_defined_by_itself(reports: Reports) -> None:

@@ -1,4 +1,4 @@
-"""What counts as right, as exact and as cheap, from numbers by hand: of devices, too."""
+"""Mitigations count as right, exact and cheap by hand-written numbers, including those of devices."""
 
 from dataclasses import replace
 from math import inf, nan

@@ -19,7 +19,7 @@ NAMES = (
 
 
 def write(folder: Path, states: str, *, numbers: tuple[int, ...] = (0, 1, 2, 3, 4)) -> tuple[Path, ...]:
-    """Snapshots whose modules read x, apply the opcode that each letter stands for, and return the result."""
+    """Snapshots whose modules read x, apply the opcode of each letter, and return the result."""
     folder.mkdir()
     opcodes = {"a": ("negate",), "b": ("negate", "exponential"), "c": ("exponential",), "d": ("sine", "negate")}
     paths: list[Path] = []

@@ -23,8 +23,8 @@ def test_one_value_as_two_operands(shared_cache: Path) -> None:
     found = {case.id: [one for one in case.findings if one.rule == "LD026"] for case in cases}
     assert {name: list(one.outputs) for name, some in found.items() for one in some} == VALUES
     (finding,) = found["last_kept"]
-    assert "one value is operands 0 and 1 of `" in finding.message
-    assert finding.message.endswith("of output 0 and output 1 one is dropped")
+    assert "overwrites one value through operands 0 and 1" in finding.message
+    assert finding.message.endswith("the program drops output 0")
 
 
 def test_a_missing_half_is_no_loss_of_precision(shared_cache: Path) -> None:
@@ -51,6 +51,6 @@ def test_one_ref_as_two_operands(plain_python: Path, tmp_path: Path) -> None:
     found = {case["id"]: [one for one in case["findings"] if one["rule"] == "LD026"] for case in cases}
     assert {name: one["outputs"] for name, some in found.items() for one in some} == REFS
     assert found["plain"][0]["message"] == (
-        "one Ref is operands 0 and 1 of `halves_kernel`, and of output 0 and output 1 one is dropped"
+        "`halves_kernel` overwrites one Ref through operands 0 and 1, and the program drops output 0"
     )
-    assert found["three_times"][0]["message"].endswith("of output 0 and output 1 each is dropped")
+    assert found["three_times"][0]["message"].endswith("the program drops output 0 and output 1")

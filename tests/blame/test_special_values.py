@@ -42,9 +42,9 @@ def test_a_read_for_special_values_is_distinguished_from_others(reports: dict[st
     about = [one for one in case.findings if "of" in one.outputs and one.rule in ("LD001", "LD002")]
     if name in ASKED:
         assert {one.severity for one in about} == {Severity.WARNING}
-        assert all("`of` learns only whether there is" in one.message for one in about)
+        assert all("`of` only tests the old value" in one.message for one in about)
         assert any(
-            "the numbers are right unless `halve_kernel` makes or removes" in t
+            "the numbers are right unless `halve_kernel` creates or removes" in t
             for one in about
             for _, t in one.evidence
         )

@@ -1,4 +1,4 @@
-"""One pool and one cache for all tests: a worker that is started anew costs seconds."""
+"""One pool and one cache for all tests, because starting a worker takes seconds."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.workers.pool import Pool
 
@@ -28,7 +28,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
 
 @pytest.fixture(scope="session")
 def compile_selected(pool: Pool, h100: Target) -> Compile:
-    """Compiles what a selector means for an H100, in the shared pool, and returns the results by id."""
+    """Compiles the selected cases for an H100, in the shared pool, and returns the results by id."""
 
     def compile_it(selector: str, **keywords: object) -> dict[str, CompileResult]:
         cases = discover_cases([selector], pool=pool, directory=PROGRAMS)

@@ -1,4 +1,4 @@
-"""Arguments of a live function: arrays become records, whatever they stand in."""
+"""Arguments of a live function: arrays become records, in any container."""
 
 import pickle
 from collections import OrderedDict
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
+from ligerdiag.compile.cases import array_records
 from ligerdiag.compile.cases import function_pickler as array_arguments
-from ligerdiag.compile.cases import rebuild as array_records
 from ligerdiag.compile.cases.arguments import draw_array
 from ligerdiag.compile.cases.function_pickler import ArgumentPickler, FunctionPickler, pickle_live
 from ligerdiag.errors import InputError
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
 
 
 def send(value: Any) -> tuple[Any, list[Mapping[str, int]]]:
-    """What arrives, and the meshes that arrays lie on."""
+    """Returns the unpickled value and the meshes of its arrays."""
     made: list[ArgumentPickler] = []
 
     def make(stream: Any, by_value: frozenset[str]) -> FunctionPickler:

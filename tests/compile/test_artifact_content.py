@@ -9,7 +9,7 @@ import pytest
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import get_program
-from ligerdiag.compile.service import CompileResult
+from ligerdiag.compile.compile_service import CompileResult
 from ligerdiag.hlo.module import parse_tag_path
 from ligerdiag.hlo.parse import load_hlo
 

@@ -1,4 +1,4 @@
-"""What stands in for ptxas changes no byte of what is judged. The real one is that of the package `nvidia-cuda-nvcc`."""
+"""The scripts that replace ptxas change no byte of the judged files. The real ptxas is that of `nvidia-cuda-nvcc`."""
 
 import shutil
 import subprocess
@@ -8,8 +8,8 @@ import pytest
 
 from ligerdiag.artifacts.artifact import AS_WRITTEN, OPTIMIZED, THUNKS, UNOPTIMIZED
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.compile_service import Variation, compile_cases, discover_cases
 from ligerdiag.compile.lowering import compile_job
-from ligerdiag.compile.service import Variation, compile_cases, discover_cases
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 
@@ -18,7 +18,7 @@ STAND_INS = Path(compile_job.__file__).with_name("assembler") / "bin"
 
 
 def make_witnessed(folder: Path) -> Path:
-    """Returns the file that has a line for each kernel that the real ptxas assembles for the folder's scripts."""
+    """Returns a file that gets a line for each kernel that the real ptxas assembles for the folder's scripts."""
     import nvidia
 
     found = [path for root in nvidia.__path__ for path in Path(root).glob("cu*/bin")]
@@ -65,7 +65,7 @@ def test_what_stands_in_can_be_run_and_is_part_of_the_wheel(tmp_path: Path) -> N
 
 
 def test_the_stand_in_says_which_ptx_it_knows() -> None:
-    """Mosaic GPU gives ptxas a version that none knows, and looks for the one that it names."""
+    """Mosaic GPU passes ptxas a version that no ptxas knows, and parses the message for the version that it names."""
     told = subprocess.run(
         [STAND_INS / "ptxas", "--input-as-string", ".version 99.99"], capture_output=True, text=True, check=False
     )

@@ -14,7 +14,7 @@ import pytest
 
 from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.artifacts.cache import EFFECTS, Cache
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import ArtifactError, CompileError
 from ligerdiag.model.jobs import Variation
 from ligerdiag.toolchains.gpu_targets import Target
@@ -156,14 +156,14 @@ def test_snapshots_of_passes_are_kept_on_request(project: Path, pool: Pool, h100
 
 
 SECONDS = 600.0
-"""Longest that anything here may take, however busy the machine is."""
+"""Longest time that anything here may take, however busy the machine is."""
 SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
 from pathlib import Path
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.workers.pool import Pool
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.toolchains.gpu_targets import load_target
 cache, directory, selector = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 with Pool(cache=Cache(cache), jobs=1) as pool:
@@ -246,7 +246,7 @@ def test_effects_that_a_dead_process_was_writing_are_removed_and_those_of_a_livi
 
 
 def wait_for_children(process: subprocess.Popen[str]) -> list[int]:
-    """Its workers, once it has started one."""
+    """Returns the process's workers once it has started one."""
     end = time.monotonic() + SECONDS
     while not (children := children_of(process.pid)) and time.monotonic() < end:
         time.sleep(0.1)
@@ -288,7 +288,7 @@ TWINS = (
 
 
 def compile_twins(folder: Path, cache: Path, target: Target, *order: str) -> dict[str, dict[str, bytes]]:
-    """Files of the two cases' artifacts, compiled one after the other, without what was measured."""
+    """Returns the files of the two cases' artifacts, compiled one after the other, without measured values."""
     found: dict[str, dict[str, bytes]] = {}
     with Pool(cache=Cache(cache), jobs=1) as pool:
         cases = {case.id: case for case in discover_cases(["mine.py"], pool=pool, directory=folder)}

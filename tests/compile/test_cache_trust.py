@@ -1,4 +1,4 @@
-"""What lies in the cache is believed only where it says that it is the answer, and nobody else could have written it."""
+"""A cache entry is used only if it says which question it answers and nobody else could have written it."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import pytest
 
 from ligerdiag.artifacts.cache import INDEX, REPLAYS, Cache, find_artifact
 from ligerdiag.artifacts.scratch_folders import hold_lease, is_held
-from ligerdiag.compile.service import CompileResult
+from ligerdiag.compile.compile_service import CompileResult
 from ligerdiag.effects import isolated
 from ligerdiag.effects.access import create_unknown_effects
 from ligerdiag.effects.call import CustomCall
@@ -123,7 +123,7 @@ def test_an_entry_that_names_no_question_is_a_miss(tmp_path: Path) -> None:
 
 @contextmanager
 def no_waiting() -> Generator[None]:
-    """Fails where something waits for a pipe that nobody writes to."""
+    """Fails if something waits for a pipe that nobody writes to."""
 
     def ring(number: int, frame: object) -> None:
         raise AssertionError("waits for a pipe")

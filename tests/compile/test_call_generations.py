@@ -1,8 +1,8 @@
-"""A call that is written for another generation of jax-triton is told what is right with every one."""
+"""The error for a call written for another generation of jax-triton names the form that works with each."""
 
 import pytest
 
-from ligerdiag.compile.lowering.call_forms import explain_generation
+from ligerdiag.compile.lowering.kernel_faults import explain_generation
 
 
 def triton_call(message: str, input_output_aliases: dict[int, int]) -> None:
@@ -26,7 +26,7 @@ def catch(fault: BaseException) -> BaseException:
 def test_a_call_for_a_later_version_is_told_which_is_installed(fault: Exception) -> None:
     said = explain_generation(catch(fault))
     assert said.startswith("(jax-triton before 0.4 takes `out_shape`, and no Ref; 0.3.1 is installed: ")
-    assert "`ligerdiag.in_place.call_in_place` is right with every version" in said
+    assert "`ligerdiag.in_place.call_in_place` works with every version" in said
 
 
 @pytest.mark.parametrize(("aliases", "told"), [({0: 1}, True), ({}, False)])

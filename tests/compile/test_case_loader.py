@@ -1,4 +1,4 @@
-"""Which modules a worker drops before it reads another source: the project's own, and nothing that is installed."""
+"""The modules that a worker drops before it reads another source: the project's own, and no installed ones."""
 
 import os
 import subprocess
@@ -36,7 +36,9 @@ def write(file: Path, text: str = "") -> Path:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """A folder that `pip install --target` made, with one part of the namespace `spread`, as `nvidia` is one."""
+    """Returns a folder as `pip install --target` makes it, with one part of the namespace `spread`; `nvidia` is such a
+    namespace.
+    """
     folder = tmp_path / "target"
     write(folder / "part-1.0.dist-info" / "METADATA", "Name: part\nVersion: 1.0\n")
     write(folder / "library.py", "import spread.inside\n")

@@ -1,4 +1,4 @@
-"""What XLA does not compile for a GPU that is not there, it may compile with other options."""
+"""A program that XLA does not compile for a described GPU may compile with other options."""
 
 import pytest
 

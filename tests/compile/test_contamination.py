@@ -1,4 +1,4 @@
-"""What one case file does to its process reaches no other file, nor the cache."""
+"""The effects of one case file on its process reach no other file, nor the cache."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.codec import parse_object, read_str
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import CompileError
 from ligerdiag.model.jobs import Job, Source, render_request
 from ligerdiag.toolchains.gpu_targets import Target

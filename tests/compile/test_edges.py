@@ -1,4 +1,4 @@
-"""Programs at the edge are judged like any other: no thunk at all, launches of no block, calls that are a library's."""
+"""Unusual programs are judged like any other: no thunk at all, launches of no block, calls of a library."""
 
 from pathlib import Path
 

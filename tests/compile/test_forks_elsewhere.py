@@ -1,6 +1,6 @@
-"""Workers of other toolchains are forked, too, and what a file does to one reaches no other file.
+"""Workers of other toolchains are forked too, and the effects of a file on one reach no other file.
 
-Their environments are large: a test runs where its environment is there already, see `test_other_toolchains`.
+The environments are large, so a test runs only if its environment exists already, see `test_other_toolchains`.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.toolchains.environments import describe_toolchain, locate_environment
 from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.toolchain import Toolchain
@@ -22,14 +22,14 @@ KERNEL = Path(__file__).parent / "programs" / "doubling.py"
 
 
 def find_toolchain(name: str) -> Toolchain:
-    """Skips the test where its environment is not there."""
+    """Returns the toolchain; skips the test if its environment does not exist."""
     require(name, may_create=False)
     spec = find_spec(name)
     return describe_toolchain(spec, locate_environment(spec, Cache()))
 
 
 def compile_files(folder: Path, target: Target, pool: Pool, *selectors: str) -> dict[str, dict[str, bytes]]:
-    """Case to the bytes of its artifact's files."""
+    """Returns each case with the bytes of its artifact's files."""
     found: dict[str, dict[str, bytes]] = {}
     cases = discover_cases(selectors, pool=pool, directory=folder)
     for result in compile_cases(cases, [target], pool=pool):
@@ -39,8 +39,8 @@ def compile_files(folder: Path, target: Target, pool: Pool, *selectors: str) -> 
 
 
 def forks(pool: Pool) -> bool:
-    starts = pool._templates._starts.values()  # pyright: ignore[reportPrivateUsage]
-    return any(start._template is not None for start in starts)  # pyright: ignore[reportPrivateUsage]
+    starters = pool._templates._starters.values()  # pyright: ignore[reportPrivateUsage]
+    return any(starter._template is not None for starter in starters)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.usefixtures("own_templates")

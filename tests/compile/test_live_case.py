@@ -1,4 +1,4 @@
-"""A live function goes to a worker and is the same function there; here the worker's side runs in this process."""
+"""A live function is the same function after the trip to a worker; here the worker's side runs in this process."""
 
 import dataclasses
 import functools
@@ -21,11 +21,11 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ligerdiag.api.function import LiveFunction, write_live_function
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile import service
-from ligerdiag.compile.cases import settled as live_case
-from ligerdiag.compile.cases.function_file import read_function_file
-from ligerdiag.compile.cases.settled import forget_live_case, list_live_files, load_live_case
-from ligerdiag.compile.service import discover_cases
+from ligerdiag.compile import compile_service
+from ligerdiag.compile.cases import loader
+from ligerdiag.compile.cases.live_functions import read_function_file
+from ligerdiag.compile.cases.loader import forget_live_case, list_live_files, load_live_case
+from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Case, Draw
 from ligerdiag.model.jobs import CaseSpec, Source
@@ -80,7 +80,7 @@ def send(tmp_path: Path) -> Iterator[Send]:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A module of a user's, that is found by its name."""
+    """A user's module that is found by name."""
     (tmp_path / "users_steps.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module("users_steps")
@@ -159,7 +159,7 @@ def test_a_kernel_of_a_notebooks_cell_has_its_source_where_there_is_no_file(
     namespace: dict[str, Any] = {"__name__": "__main__", "triton": triton, "tl": tl}
     exec(compile(cell, "<cell 7>", "exec"), namespace)
     live = LiveFunction(function=functools.partial(max, namespace["kernel"]), specs=())
-    monkeypatch.setattr(live_case, "_settings", {})
+    monkeypatch.setattr(loader, "_settings", {})
     _, source = send(live.function)
     forget_live_case()
     del linecache.cache["<cell 7>"]
@@ -307,7 +307,7 @@ def test_an_index_that_names_another_file_is_not_followed(send: Send, tmp_path: 
     asked, evil = Source(module="a:b", root="/"), dataclasses.replace(source, root="/")
     spec = CaseSpec(id="a", name="a", params=(), source=evil, mesh={}, expected=None, about="", draws="")
     with Pool(cache=Cache(tmp_path / "cache")) as pool:
-        question = service._ask_for_cases(pool, asked)
+        question = compile_service._make_cases_question(pool.toolchain, asked)
         kept = {"cases": [dataclasses.asdict(spec)]}
         pool.cache.keep_answer(question, {source.pickled: Path(source.pickled).stem}, kept)
         (found,) = discover_cases([asked], pool=pool)
@@ -316,6 +316,6 @@ def test_an_index_that_names_another_file_is_not_followed(send: Send, tmp_path: 
 
 def test_another_python_is_told_before_anything_is_unpickled(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
     _, source = send(max, Arg(shape=()))
-    monkeypatch.setattr(live_case, "sys", type("Sys", (), {"version_info": (3, 99), "path": sys.path}))
+    monkeypatch.setattr(loader, "sys", type("Sys", (), {"version_info": (3, 99), "path": sys.path}))
     with pytest.raises(InputError, match=r"was made by Python 3.* and the toolchain has Python 3.99"):
         load_live_case(source)

@@ -1,4 +1,4 @@
-"""Locations as older Python bindings of MLIR have them: text, and operations that keep theirs."""
+"""Locations as in older Python bindings of MLIR: text, and operations that keep their location."""
 
 import random
 from itertools import product
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.lowering import tags as locations
+from ligerdiag.compile.lowering import tags
 from ligerdiag.compile.lowering.tags import walk_operations
 
 
@@ -21,16 +21,16 @@ def lower() -> ir.Module:
     return jax.jit(lambda c, xs: jax.lax.scan(step, c, xs)).lower(*specs).compiler_ir("stablehlo")
 
 
-def test_an_operation_that_keeps_its_location_is_made_anew_with_all_that_it_holds() -> None:
+def test_an_operation_that_keeps_its_location_is_replaced_with_everything_inside_it() -> None:
     module = lower()
     before = module.operation.get_asm(enable_debug_info=False)
     operations = list(walk_operations(module.operation))
     assert any(operation.name == "stablehlo.while" for operation in operations)
     for number, operation in reversed(list(enumerate(operations))):
-        locations.make_anew(operation, ir.Location.name(f"made {number}", context=module.context))
+        tags.replace_operation(operation, ir.Location.name(f"made {number}", context=module.context))
     assert module.operation.verify()
     assert module.operation.get_asm(enable_debug_info=False) == before
-    names = [locations.read_name(operation.location) for operation in walk_operations(module.operation)]
+    names = [tags.read_name(operation.location) for operation in walk_operations(module.operation)]
     assert names == [f"made {number}" for number in range(len(operations))]
 
 
@@ -46,29 +46,29 @@ def test_an_operation_that_keeps_its_location_is_made_anew_with_all_that_it_hold
     ],
 )
 def test_the_name_is_read_from_text(text: str, name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locations, "_HAS_CLASSES", False)
-    assert locations.read_name(text) == name
+    monkeypatch.setattr(tags, "_HAS_CLASSES", False)
+    assert tags.read_name(text) == name
 
 
 def test_lines_are_read_from_text_innermost_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locations, "_HAS_CLASSES", False)
+    monkeypatch.setattr(tags, "_HAS_CLASSES", False)
     text = 'loc("mul"(callsite("f"("/a/\\C3\\A4.py":1:2) at callsite("g"("/b.py":30:4) at "h"("/c.py":5:1)))))'
-    assert list(locations.iterate_lines(text)) == [("/a/ä.py", 1), ("/b.py", 30), ("/c.py", 5)]
+    assert list(tags.iterate_lines(text)) == [("/a/ä.py", 1), ("/b.py", 30), ("/c.py", 5)]
 
 
 @pytest.mark.parametrize("text", ["plain", 'with "quotes" \\ and ä\n'])
 def test_what_is_printed_is_read_again(text: str) -> None:
-    assert locations._read_string(locations._print_string(text)) == text
+    assert tags._read_string(tags._print_string(text)) == text
 
 
 def test_layers_of_two_traces_are_paired_though_both_have_more_operations_here_and_there() -> None:
-    """By the longest equal run, `abab`, a layer would be paired with the next."""
+    """The longest equal run, `abab`, would pair a layer with the next one."""
     ours, others = ([(name, "", ()) for name in text] for text in ("ababaYbab", "YabYababab"))
-    assert list(locations.match_keys(ours, others)) == [(0, 1), (1, 2), (2, 4), (3, 5), (4, 6), (6, 7), (7, 8), (8, 9)]
+    assert list(tags.match_keys(ours, others)) == [(0, 1), (1, 2), (2, 4), (3, 5), (4, 6), (6, 7), (7, 8), (8, 9)]
 
 
 def test_random_layers_are_paired_as_they_were_made() -> None:
-    """Of pairs at most one in a hundred is wrong: where just what is added in a layer, too, says which layer it is."""
+    """At most one pair in a hundred is wrong, where only an operation that a trace adds shows which layer it is."""
     wrong = pairs = 0
     for seed in range(300):
         draw = random.Random(seed)
@@ -79,7 +79,7 @@ def test_random_layers_are_paired_as_they_were_made() -> None:
             for layer, name in product(range(layers), names):
                 trace.extend([(draw.choice("XYZ"), -1)] * (draw.random() < 0.08))
                 trace.append((name, layer))
-        found = list(locations.match_keys(*([(name, "", ()) for name, _ in trace] for trace in traces)))
+        found = list(tags.match_keys(*([(name, "", ()) for name, _ in trace] for trace in traces)))
         wrong += sum(traces[0][a] != traces[1][b] for a, b in found)
         pairs += len(found)
     assert wrong / pairs < 0.01

@@ -1,4 +1,4 @@
-"""What a module's number in its process is taken out of."""
+"""The files from which a module's number in its process is removed."""
 
 import pytest
 

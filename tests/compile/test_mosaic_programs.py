@@ -1,4 +1,4 @@
-"""Mosaic GPU kernels compile for a GPU that is not there, and what they overwrite is found in their payload."""
+"""Mosaic GPU kernels compile for a GPU that is only described, and their payload shows what they overwrite."""
 
 import subprocess
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def cases(shared_cache: Path) -> dict[str, CaseReport]:
 def test_what_a_kernel_overwrites_is_seen_and_nothing_else(
     form: Callable[..., None], cases: dict[str, CaseReport]
 ) -> None:
-    """XLA computes what reads an operand with the operand, in one fusion: it misses what the kernel writes."""
+    """XLA puts the reader of an operand into one fusion with the operand, so the reader misses the kernel's write."""
     case, (written, _) = cases[form.__name__], mosaic_forms.FORMS[form]
     assert case.error == ""
     assert case.coverage.kernels == 1
@@ -37,7 +37,7 @@ def test_what_a_kernel_overwrites_is_seen_and_nothing_else(
 
 
 def test_the_assembler_says_which_ptx_is_the_newest() -> None:
-    """As the real one does, whose message Mosaic takes apart at the quotes."""
+    """The real ptxas does so too, in a message that Mosaic splits at the quotes."""
     program = Path(compile_job.__file__).with_name("assembler") / "bin" / "ptxas"
     words = [str(program), "--input-as-string", ".version 99.99"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -1,5 +1,7 @@
-"""Real compiles by other versions of JAX and Triton. Their environments are a gigabyte or more each: a test runs where
-its environment is in the cache already, or LIGERDIAG_TEST_TOOLCHAINS=create allows it to be made.
+"""Real compiles by other versions of JAX and Triton.
+
+Their environments take a gigabyte or more each, so a test runs only if its environment is in the cache already, or if
+LIGERDIAG_TEST_TOOLCHAINS=create allows creating it.
 """
 
 import importlib
@@ -15,7 +17,7 @@ import pytest
 from ligerdiag.api import CheckOptions, check, diagnose_toolchain
 from ligerdiag.api.catalogue import StepState
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.cases import backend_answers
+from ligerdiag.compile.cases import device_queries
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.toolchains.environments import has_environment, locate_environment
@@ -43,7 +45,7 @@ class OnlyThese:
             raise ModuleNotFoundError(f"no toolchain has `{name}`")
 
 sys.meta_path.insert(0, OnlyThese())
-for module in ("ligerdiag.compile.worker", "ligerdiag.effects.effects_worker"):
+for module in ("ligerdiag.compile.compile_worker", "ligerdiag.effects.effects_worker"):
     runpy.run_module(module)["prepare"]()
 """
 
@@ -118,7 +120,7 @@ def test_a_program_over_devices_is_judged_where_xla_does_not_say_how_outputs_are
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["seed", "0.6"])
 def test_what_is_computed_again_misses_the_dropped_kernel_with_older_versions_too(name: str) -> None:
-    """JAX 0.4 splits a body by another function, and ties tangents to results; before 0.7 calls of functions have no
+    """JAX 0.4 splits a body with another function and ties tangents to results; before 0.7, calls of functions have no
     tag.
     """
     require(name)
@@ -182,7 +184,7 @@ def test_a_release_that_takes_no_description_of_a_gpu_says_so(name: str) -> None
     )
 
 
-def test_a_compiled_program_does_not_tell_memories_of_devices_that_are_not_there(
+def test_a_compiled_program_does_not_report_memories_of_devices_that_do_not_exist(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """JAX 0.8.2 and 0.8.3 would look for these memories."""
@@ -192,11 +194,11 @@ def test_a_compiled_program_does_not_tell_memories_of_devices_that_are_not_there
         try:
             return executable.get_output_memory_kinds(), executable.name
         except NotImplementedError:
-            return "untold", executable.name
+            return "hidden", executable.name
 
     monkeypatch.setattr(pxla, "get_out_shardings_from_executable", ask)
-    backend_answers._hide_memory_kinds()
+    device_queries._hide_memory_kinds()
     executable = SimpleNamespace(get_output_memory_kinds=lambda: [["device"]], name="jit_f")
     assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ([["device"]], "jit_f")
-    with backend_answers.answer_as([object()], ""):
-        assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ("untold", "jit_f")
+    with device_queries.answer_as([object()], ""):
+        assert pxla.get_out_shardings_from_executable(executable, None, 1, 0) == ("hidden", "jit_f")

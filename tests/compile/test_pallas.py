@@ -1,4 +1,4 @@
-"""A program with Pallas on Triton, compiled for a GPU that is not there."""
+"""A program with Pallas on Triton, compiled for a GPU that is only described."""
 
 import pytest
 

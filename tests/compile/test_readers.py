@@ -1,4 +1,4 @@
-"""Who reads, after a kernel call, what the kernel was given; ids are tags of these programs' operations."""
+"""The readers of a kernel's operand after the call; ids are tags of these programs' operations."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import pytest
 from ligerdiag.artifacts.artifact import Artifact, load_artifact, write_manifest
 from ligerdiag.artifacts.call_records import Readers, TieSite, parse_readers, render_readers
 from ligerdiag.codec import parse_object
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.jobs import Variation
 from ligerdiag.toolchains.gpu_targets import Target
@@ -17,10 +17,10 @@ from ligerdiag.workers.pool import Pool
 from tests.compile.conftest import Compile
 
 PROGRAMS = Path(__file__).parent / "programs"
-IN_A_BRANCH = "the kernel is inside of a `stablehlo.case`: what it returns is not to be had outside"
+IN_A_BRANCH = "the kernel is inside a `stablehlo.case`: its results are not available outside"
 IN_A_LOOP = IN_A_BRANCH.replace("case", "while")
 EARLIER = "it reads, before the kernel, what an earlier iteration of the loop overwrote"
-TO_A_KERNEL = "the function `double` hands it to a kernel, which would get a copy"
+TO_A_KERNEL = "the function `double` passes it to a kernel, which would get a copy"
 NO_OUTPUT = "the kernel returns no floating-point array to tie with"
 
 type Results = dict[str, CompileResult]

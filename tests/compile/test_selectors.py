@@ -1,4 +1,4 @@
-"""Selectors: what names which cases."""
+"""Selectors: the cases that each form selects."""
 
 from pathlib import Path
 

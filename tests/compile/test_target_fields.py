@@ -1,4 +1,4 @@
-"""Fields that an older XLA does not know are taken out of a target description, and nothing else."""
+"""Fields that an older XLA does not know are removed from a target description, and nothing else."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Targets: known, described, with a source for each figure."""
+"""Targets: known, described, and with a source for each figure."""
 
 from pathlib import Path
 

@@ -48,7 +48,7 @@ type Ask = Callable[..., dict[str, object]]
 def server(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Keeps as many idle templates as the parameter says, by default many."""
+    """A server that keeps as many idle templates as the parameter says, by default many."""
     maximum = getattr(request, "param", template_server.MAXIMUM)
     path = tmp_path / "socket"
     command = [sys.executable, "-m", template_server.__name__, str(path), str(maximum)]
@@ -62,7 +62,7 @@ def server(
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Iterator[Ask]:
-    """Asks a worker of a new pool, with these variables; `limit` is of its memory, `ends` closes the pool."""
+    """Asks a worker of a new pool with these variables; `limit` bounds its memory, `ends` closes the pool."""
     (tmp_path / "telling_worker.py").write_text(TELLING)
     path = os.pathsep.join((str(tmp_path), str(ROOT)))
     pools: list[Pool] = []

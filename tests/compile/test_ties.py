@@ -1,4 +1,4 @@
-"""Ties: the program that is compiled, and the one that is meant, have a trivial operation before the readers asked for."""
+"""Ties: the compiled program and the program as written have a trivial operation before the selected readers."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.buffers import MemoryDemand
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.parse import load_hlo
@@ -40,7 +40,7 @@ def judge(pool: Pool, artifact: Artifact) -> dict[str, str]:
 
 
 def find_tied(path: Path) -> list[str]:
-    """Opcodes of the instructions that are there for a tie, by their names in the program as written."""
+    """Returns the opcodes of the instructions that a tie added, by their names in the program as written."""
     module, _ = load_hlo(path)
     instructions = [i for c in module.computations.values() for i in c.instructions]
     named = [i for i in instructions if re.search(r"ligerdiag tie#ld\d+$", i.op_name)]

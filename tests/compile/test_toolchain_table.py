@@ -1,4 +1,4 @@
-"""The table of toolchains: exact, complete, and otherwise refused."""
+"""The table of toolchains: exact, complete, and otherwise rejected."""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""JAX before 0.6.2 sorts what it differentiates: an operation may change sides with a kernel that overwrites its operand."""
+"""JAX before 0.6.2 sorts the operations that it differentiates: one may change sides with a kernel that overwrites its
+operand.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from ligerdiag.api import CheckOptions, check
 from ligerdiag.artifacts.artifact import ANY_OPERAND, Artifact, Provenance
 from ligerdiag.codec import decode_record, encode_record
-from ligerdiag.compile.lowering import binds
+from ligerdiag.compile.lowering import traced_calls
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
@@ -28,7 +30,7 @@ TRACERS = {name: SimpleNamespace(recipe=SimpleNamespace(val=None)) for name in "
 
 
 def find_crossed(*recipes: Any) -> set[int]:
-    return set(binds._find_crossed(recipes, [KERNEL]))
+    return set(traced_calls._find_crossed(recipes, [KERNEL]))
 
 
 def test_what_shares_an_operand_with_a_kernel_and_changed_sides_is_found() -> None:
@@ -40,7 +42,7 @@ def test_what_shares_an_operand_with_a_kernel_and_changed_sides_is_found() -> No
     kernel = make_recipe(0, "a", KERNEL)
     body = SimpleNamespace(eqns=[kernel])
     inner = make_recipe(0, "ab", OTHER, call_jaxpr=body)
-    assert [*binds._find_crossed([make_recipe(1, "a"), inner], [KERNEL])] == []
+    assert [*traced_calls._find_crossed([make_recipe(1, "a"), inner], [KERNEL])] == []
 
 
 def test_a_constant_is_one_value_however_many_tracers_it_has() -> None:
@@ -60,7 +62,7 @@ def test_what_depends_on_an_operand_that_was_crossed_is_unknown_and_says_so(seed
     for crossed in ((0,), (ANY_OPERAND,)):
         inspection = inspect(*crossed)
         assert set(inspection.outputs.values()) == {Verdict.FRESH, Verdict.UNKNOWN}
-        assert inspection.outputs["loss"] is Verdict.FRESH, "it hangs on no operand"
+        assert inspection.outputs["loss"] is Verdict.FRESH, "it depends on no operand"
         assert any(
             "on the other side of the call than where its author has it" in one
             for one in inspection.coverage.not_covered

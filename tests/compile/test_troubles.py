@@ -1,11 +1,11 @@
-"""A case that goes wrong costs itself alone, and says why in one line."""
+"""A case that fails costs only itself, and reports the reason in one line."""
 
 from pathlib import Path
 
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import LOG_LINES, Pool, render_tail

@@ -1,4 +1,4 @@
-"""Which kernel calls are missing from a program, and what each of them overwrites."""
+"""Kernel calls that are missing from a program, and the operands that each overwrites."""
 
 import base64
 

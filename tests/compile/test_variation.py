@@ -1,10 +1,10 @@
-"""A variation is part of what is compiled, of its key and of its provenance."""
+"""A variation is part of the compiled program, its key and its provenance."""
 
 from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.toolchains.gpu_targets import Target
@@ -69,7 +69,7 @@ def test_an_unknown_reader_is_told_with_those_that_there_are(case: CaseSpec, poo
 @pytest.mark.parametrize(
     ("name", "tie", "reason"),
     [
-        ("run_in_a_branch", "14.0:16.0", "the kernel is inside of a `stablehlo.case`"),
+        ("run_in_a_branch", "14.0:16.0", "the kernel is inside a `stablehlo.case`"),
         ("overwrite_integers", "7.0:10.0", "the kernel returns no floating-point array"),
     ],
 )

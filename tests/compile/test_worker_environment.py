@@ -1,4 +1,4 @@
-"""A worker of another interpreter finds ligerdiag and nothing else that lies beside it."""
+"""A worker of another interpreter finds ligerdiag and nothing else beside it."""
 
 import os
 import py_compile
@@ -24,7 +24,7 @@ def make_toolchain(python: str) -> Toolchain:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of an installed ligerdiag, beside a package that must not be seen."""
+    """The folder of an installed ligerdiag, next to a package that must stay hidden."""
     folder = tmp_path / "lib" / "site-packages"
     for package in ("ligerdiag", "jax"):
         (folder / package).mkdir(parents=True)

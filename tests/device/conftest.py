@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.device.device_jobs import ComparisonAnswer, ComparisonRequest, make_comparison_job, write_results
 from ligerdiag.device.device_service import COMPARISON_WORKER
 from ligerdiag.model.findings import Replay

@@ -12,7 +12,7 @@ import pytest
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import discover_cases
+from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.device.device_jobs import DeviceRequest, make_device_job
 from ligerdiag.device.device_service import DEVICE_ENVIRONMENT, DEVICE_WORKER, DeviceOptions, require_gpu, run_cases
 from ligerdiag.errors import CaseError, InputError

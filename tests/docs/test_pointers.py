@@ -8,10 +8,6 @@ from tools.texts import Kind, Text
 GONE: frozenset[str] = frozenset(
     {
         "PytreeClass",
-        "as_written",
-        "invariants",
-        "locations",
-        "stacked",
     }
 )
 """Pointers in docstrings of ligerdiag/ whose file or module is gone. Take one off when it is mended; add none."""

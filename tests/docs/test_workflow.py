@@ -112,7 +112,7 @@ def test_the_hook_runs_the_check_for_what_can_change_a_verdict() -> None:
 
 
 def test_the_published_schema_is_the_one_that_reports_are_held_to() -> None:
-    text = (ROOT / "ligerdiag" / "render" / "schema.json").read_text()
+    text = (ROOT / "ligerdiag" / "report" / "schema.json").read_text()
     version = json.loads(text)["properties"]["schema"]["const"]
     published = ROOT / "docs" / "schema" / f"ligerdiag-{version}.json"
     assert published.read_text() == text

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ligerdiag.compile.cases.loader import CaseLoader
-from ligerdiag.compile.lowering.lowering import configure_locations, lower_case
+from ligerdiag.compile.lowering.lowered_case import configure_locations, lower_case
 from ligerdiag.model.jobs import Source
 from ligerdiag.toolchains.gpu_targets import load_target
 

@@ -26,7 +26,7 @@ type RunCli = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def checked(cache: Path) -> dict[str, list[str]]:
-    """What `check` says of the same cases."""
+    """The lines of `check` on the same cases."""
     selectors = tuple(f"{ROOT / file}::{case}" for file, case in CASES.values())
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=cache, replay=False))
     by_id = {case.id: [verdict.value for verdict in case.outputs.values()] for case in report.cases}

@@ -1,4 +1,4 @@
-"""What lies beside a dumped module about its launch, under the names that XLA gives it."""
+"""Files about the launch beside a dumped module are found under the names that XLA gives them."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def test_an_empty_sequence_is_none_and_no_trouble(tmp_path: Path) -> None:
 
 def test_a_text_that_is_not_understood_is_said_and_nothing_more(tmp_path: Path) -> None:
     (note,) = load_launches(write(tmp_path, thunk_sequence="no thunks\n")).notes
-    assert note.startswith("the thunk sequence could not be read, and its command buffers are not seen: line 1")
+    assert note.startswith("the thunk sequence could not be read, so its command buffers are unknown: line 1")
     (tmp_path / "module_0003.jit_step.thunk_sequence.txt").write_bytes(b"\xff\xfe")
     (note,) = load_launches(tmp_path / MODULE).notes
     assert "is no text" in note

@@ -30,7 +30,7 @@ from ligerdiag.hlo.xla_pb2 import (
     LiteralProto,
     ShapeProto,
 )
-from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
+from ligerdiag.inspection.module_inspection import InspectionRequest, ModuleInspector
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.replay import dump_replay as dump_module

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ligerdiag.effects.launches.accessed_bytes import BINARY, compute_binary, convert
 from ligerdiag.effects.launches.byte_runs import (
     ByteRuns,
     concatenate,
@@ -18,6 +17,7 @@ from ligerdiag.effects.launches.byte_runs import (
     make_runs,
     merge,
 )
+from ligerdiag.effects.launches.index_arithmetic import BINARY, compute_binary, convert
 from ligerdiag.effects.launches.index_masks import (
     COMPARISONS,
     broadcast,

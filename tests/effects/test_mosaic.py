@@ -11,7 +11,7 @@ import pytest
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall, compute_call_effects
 from ligerdiag.effects.isolated import compute_effects_isolated
-from ligerdiag.effects.mosaic.mosaic_operations import AsmKind, classify_inline_assembly
+from ligerdiag.effects.mosaic.operation_tables import AsmKind, classify_inline_assembly
 from ligerdiag.hlo.parse import parse_hlo_module
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from tests.effects.mosaic_programs import OWN, PALLAS, SEMANTICS, VECTOR
@@ -122,7 +122,7 @@ def compute_text(text: str, count: int) -> tuple[tuple[Access, ...], list[str]]:
     from jax._src.lib import mosaic_gpu_dialect  # pyright: ignore[reportPrivateImportUsage]
     from jaxlib.mlir import ir
 
-    from ligerdiag.effects.mosaic import mosaic_effects as mosaic_module
+    from ligerdiag.effects.mosaic import mosaic_effects
 
     context: Any = mlir.make_ir_context()
     mosaic_gpu_dialect.register_dialect(context)
@@ -130,7 +130,7 @@ def compute_text(text: str, count: int) -> tuple[tuple[Access, ...], list[str]]:
     context.load_all_available_dialects()
     with context:
         module = ir.Module.parse(text)
-        _, flow = mosaic_module._follow_module(module.operation, count)
+        _, flow = mosaic_effects._follow_module(module.operation, count)
     return tuple(flow.accesses), flow.reasons
 
 

@@ -93,7 +93,7 @@ def test_what_all_draws_say_decides_whether_a_verdict_is_contradicted(
     row = find_contradictions(replace(ROW, outputs={"v": (verdict, first)}, looks={"v": look}))
     assert list(row.contradictions) == kinds
     if kinds == ["verdict-clobbered-right"]:
-        notes = ("the loop around `carry_kernel` was unrolled or removed: its iterations are not told apart",)
+        notes = ("the loop around `carry_kernel` was unrolled or removed: its iterations cannot be told apart",)
         limited = find_contradictions(replace(row, contradictions={}, notes=notes))
         assert (limited.contradictions, list(limited.limits)) == ({}, kinds)
 

@@ -96,11 +96,11 @@ def test_what_is_declared_is_put_back(access: Access) -> None:
 @pytest.mark.parametrize(
     ("saved", "said"),
     [
-        ((), "the launcher was not told"),
+        ((), "the launcher does not know"),
         (((0, 0),), ""),
         (((0, 1),), ""),
         (((0, 2),), "looks at output 1"),
-        (((1, 0),), "the launcher was not told"),
+        (((1, 0),), "the launcher does not know"),
     ],
 )
 @pytest.mark.parametrize("access", [Access.READ, Access.READ_WRITE])

@@ -161,7 +161,7 @@ def test_a_race_joins_what_was_shown_of_the_same_call_and_operand() -> None:
     assert "differ by 5.0e-01" in finding.evidence[1][1]
     first, second = measure(shown, launches=(launch(racing={1: 0.5}, checked=2),))
     assert (first.operand, second.operand) == (2, 1)
-    assert "are the same from the last program to the first, in 2 of 3 launches" in first.evidence[1][1]
+    assert "from the last program to the first and with all at once, in 2 of 3 launches" in first.evidence[1][1]
     assert measure(shown, launches=(launch(),)) == (shown,)
 
 
@@ -186,7 +186,7 @@ def test_what_was_counted_joins_what_was_shown() -> None:
 def test_an_output_that_is_lossy_against_program_order_is_a_finding_without_any_pattern() -> None:
     (finding,) = measure(outputs={"a": make_numbers(Attribution.LOSSY, 0.25), "b": make_numbers()})
     assert (finding.rule, finding.outputs) == ("LD012", ("a",))
-    assert finding.evidence == (("replay", "`a` differs by 2.5e-01 from program order, rounding explains 1.0e-04"),)
+    assert finding.evidence == (("replay", "`a` differs by 2.5e-01 from program order; rounding explains 1.0e-04"),)
 
 
 @pytest.mark.parametrize(("verdict", "found"), [("stale", 0), ("clobbered", 0), ("latent", 1), ("unknown", 1)])
@@ -206,7 +206,7 @@ def test_the_pattern_is_narrowed_to_the_outputs_that_are_lossy_with_their_figure
     assert (finding.rule, finding.outputs) == ("LD012", ("a",))
     assert finding.evidence[-1] == (
         "replay",
-        "`a` in program order differs by 2.5e-01 from the reference, rounding explains 1.0e-04",
+        "`a` in program order differs by 2.5e-01 from the reference; rounding explains 1.0e-04",
     )
 
 
@@ -224,11 +224,11 @@ def test_the_pattern_has_what_program_order_loses_to_it(error: float, rules: lis
         assert "without the addition and the subtraction" in finding.evidence[-1][1]
 
 
-def test_a_loss_that_is_small_on_these_arguments_stays_a_finding_and_is_told() -> None:
+def test_a_loss_that_is_small_on_these_arguments_stays_a_finding_and_says_so() -> None:
     numbers = {"a": make_numbers(), "b": make_numbers()}
     (finding,) = measure(LOSSY_PATTERN, outputs=numbers, rounded={"a": 1e-7, "b": 2e-6})
     assert (finding.outputs, finding.severity) == (LOSSY_PATTERN.outputs, LOSSY_PATTERN.severity)
-    assert finding.evidence[-1] == ("replay", "relative error 2.0e-06 beside what they are without the two")
+    assert finding.evidence[-1] == ("replay", "relative error 2.0e-06 compared with the program without the two")
 
 
 @pytest.mark.parametrize("reference", [{}, {"a": 1e-6}, {"a": 1e-6, "b": float("nan")}])
@@ -252,7 +252,7 @@ def test_an_output_that_no_workaround_reaches_is_wrong_however_near_it_is() -> N
         reference_tolerance={"a": 1e-4, "b": 1e-4},
     )
     assert (finding.rule, finding.outputs) == ("LD016", ("a",))
-    assert finding.evidence == (("replay", "`a` differs by 2.5e-01 from the reference, rounding explains 1.0e-04"),)
+    assert finding.evidence == (("replay", "`a` differs by 2.5e-01 from the reference; rounding explains 1.0e-04"),)
 
 
 def test_what_the_workaround_rounds_is_not_called_wrong_as_well() -> None:
@@ -265,7 +265,7 @@ def test_runs_of_a_device_that_differ_are_a_finding_and_runs_that_do_not_are_non
     device = DeviceRun(device="NVIDIA H200", count=1, runs=5, outputs=outputs)
     (finding,) = measure(device=device)
     assert (finding.rule, finding.outputs) == ("LD017", ("b",))
-    assert finding.evidence == (("device", "`b` differs by up to 1.0e-03 between 5 runs on equal inputs"),)
+    assert finding.evidence == (("device", "`b` differs by up to 1.0e-03 between 5 runs on the same inputs"),)
 
 
 def test_rules_that_need_numbers_are_unsettled_without_them() -> None:
@@ -322,7 +322,7 @@ def test_an_order_that_shows_in_rounding_alone_is_none() -> None:
     assert measure(launches=(launch(order_difference=1e-6, meetings=(MEETING,)),)) == ()
 
 
-def test_what_races_in_place_and_what_hangs_on_the_order_elsewhere_are_both_said() -> None:
+def test_a_race_in_place_and_a_dependence_on_the_order_elsewhere_are_both_reported() -> None:
     (racing,) = measure(launches=(launch(racing={0: 0.5}),))
     both = measure(launches=(launch(racing={0: 0.5}, order_difference=0.5, meetings=(MEETING,)),))
     assert racing.rule == "LD011"
@@ -331,9 +331,9 @@ def test_what_races_in_place_and_what_hangs_on_the_order_elsewhere_are_both_said
 
 def test_a_place_that_is_not_known_is_not_said_to_be_empty() -> None:
     (finding,) = measure(launches=(launch(outside=(make_outside(hit=None),)),))
-    assert "is not known" in finding.evidence[-1][1]
+    assert "it is unknown whose bytes these are" in finding.evidence[-1][1]
     (finding,) = measure(launches=(launch(outside=(make_outside(hit=""),)),))
-    assert "no value's" in finding.evidence[-1][1]
+    assert "belong to no value" in finding.evidence[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -341,23 +341,23 @@ def test_a_place_that_is_not_known_is_not_said_to_be_empty() -> None:
     [
         (
             make_outside(hit="fusion.2"),
-            "`k` writes outside of output 0",
+            "`k` writes outside output 0",
             (
                 "program 1 of %call.1 is the first, at index 100 of 100 elements of 4 bytes; 28 elements in all",
-                "by XLA's buffer assignment what is overwritten is %fusion.2",
+                "in XLA's buffer assignment these bytes belong to %fusion.2",
             ),
         ),
         (
             make_outside(kind=MemoryOperation.LOAD, buffer=0, first_byte=-6, elements=1, hit="call.1"),
-            "`k` reads outside of operand 0",
+            "`k` reads outside operand 0",
             (
                 "program 1 of %call.1 is the first, at byte -6; 1 element in all",
-                "by XLA's buffer assignment what is read is its own output",
+                "in XLA's buffer assignment these bytes belong to its own output",
             ),
         ),
         (
             make_outside(kind=MemoryOperation.ATOMIC, buffer=None, size=0, first_byte=0),
-            "`k` updates what no operand or output holds",
+            "`k` updates memory of no operand or output",
             ("program 1 of %call.1 is the first, at byte 0; 28 elements in all",),
         ),
     ],

@@ -136,13 +136,13 @@ def test_without_a_replay_such_an_output_is_unknown_and_the_report_says_why(path
     cases = check(path, shared_cache, replay=False)
     assert cases.keys() == UNKNOWN | FRESH
     for name, case in cases.items():
-        said = [note for note in case.coverage.not_covered if "no replay has looked" in note]
+        said = [note for note in case.coverage.not_covered if "no replay has run" in note]
         found = {output: verdict.value for output, verdict in case.outputs.items()}
         if name in UNKNOWN:
             assert found == {"out": "unknown", "other": "fresh", "behind": "unknown"}, name
             assert said == [
-                f"whether `{name}_kernel` reads its output 0 where nobody has written before depends on numbers, and no"
-                " replay has looked"
+                f"whether `{name}_kernel` reads its output 0 before anything is written there depends on numbers, and no"
+                " replay has run"
             ]
         else:
             assert found == {"out": "fresh", "other": "fresh", "behind": "fresh"}, name
@@ -152,7 +152,7 @@ def test_without_a_replay_such_an_output_is_unknown_and_the_report_says_why(path
 def test_with_a_replay_the_numbers_decide(path: Path, shared_cache: Path) -> None:
     cases = check(path, shared_cache, replay=True)
     for name, case in cases.items():
-        assert not any("no replay has looked" in note for note in case.coverage.not_covered), name
+        assert not any("no replay has run" in note for note in case.coverage.not_covered), name
         if name in {"load_and_store", "swap"}:  # whatever is drawn
             assert "LD025" in {finding.rule for finding in case.findings}, name
             assert case.outputs["out"].value == "unknown", name

@@ -6,8 +6,8 @@ from hashlib import sha256
 
 import pytest
 
-from ligerdiag.hlo.hlo_text import compute_fingerprint, fingerprint_lines, render_shape_with_layout
 from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.module_text import compute_fingerprint, fingerprint_lines, render_shape_with_layout
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, LayoutProto, ShapeProto
 from tests.hlo.building import F32, Builder, array, tuple_of

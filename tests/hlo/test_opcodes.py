@@ -13,7 +13,7 @@ from ligerdiag.hlo.parse import parse_hlo
 from tests.hlo.building import Builder
 
 ROOM = Path(ligerdiag.__file__).parent
-IMPLEMENTATIONS = ROOM / "replay" / "interpreter"
+IMPLEMENTATIONS = ROOM / "replay" / "ops"
 """Say of each opcode how it is computed: those tables are keyed by opcode, and stay there."""
 
 

@@ -1,10 +1,14 @@
-"""Which values share bytes while they are alive: schedules with a buffer assignment by hand, the answer beside each.
+"""Which values share bytes while they are alive: the schedules of `sharing/`, each with a buffer assignment and its answer.
 
-`T` is f32[8] (32 bytes). A place is an offset in one allocation; what has none has bytes of its own, and what must share
-storage by XLA's rules has one place. Each entry: the pairs as `lost<other`, and the outputs that are wrong.
+`// schedule: NAME` stands for the first line of a module that has no other attributes, `// buffers` gives offsets in one
+allocation (a value that it does not name has bytes of its own, and values that must share storage by XLA's rules have one
+place), and `// expect` the pairs as `lost<other`, then the numbers of the outputs that are wrong.
 """
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from time import process_time
 
 import pytest
@@ -13,24 +17,38 @@ from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module
 from ligerdiag.hlo.shape import render_index
 from ligerdiag.hlo.shared_bytes import SharedBytes, find_shared_bytes
-from tests.hlo.overwriting_schedules import OVER_AN_OPERAND
 from tests.hlo.placing import place, read_text
-from tests.hlo.sharing_schedules import HEAD, MISSING_COPY, ONE_OUTPUT, TWO_RESULTS
 
-KINDS = {
-    "two results": TWO_RESULTS,
-    "one output": ONE_OUTPUT,
-    "missing copy": MISSING_COPY,
-    "over an operand": OVER_AN_OPERAND,
-}
-ENTRIES = [pytest.param(entry, id=name) for kind in KINDS.values() for name, entry in kind.items()]
+FOLDER = Path(__file__).parent / "sharing"
+HEADER = "HloModule m, is_scheduled=true\n"
+_PART = re.compile(r"^// (schedule|buffers|expect): (.*)\n", re.MULTILINE)
+_PLACE = re.compile(r"(\w+(?:\{\d+\})?)@(\d+)")
 
 
-def complete(body: str, attributes: str = "") -> str:
-    """Returns the module, with the computations above that it calls; attributes: of the module, after a comma."""
-    parts = [part for part in re.split(r"(?m)^(?=\w+ \{)", HEAD) if part.strip()]
-    used = "".join(part for part in parts if re.search(rf"=\s*{part.split()[0]}\b", body))
-    return re.sub(r"\bT\b", "f32[8]", f"HloModule m, is_scheduled=true{attributes}\n{used}{body}")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    text: str
+    offsets: dict[str, int]
+    expected: str
+
+
+def load_schedules() -> Iterator[tuple[str, Schedule]]:
+    for file in sorted(FOLDER.glob("*.hlo")):
+        for part in re.split(r"(?=^// schedule: )", file.read_text(), flags=re.MULTILINE)[1:]:
+            said = dict[str, str](_PART.findall(part))
+            text = _PART.sub("", part)
+            yield (
+                said["schedule"],
+                Schedule(
+                    text=text if text.startswith("HloModule") else HEADER + text,
+                    offsets={value: int(at) for value, at in _PLACE.findall(said.get("buffers", ""))},
+                    expected=said["expect"],
+                ),
+            )
+
+
+SCHEDULES = dict(load_schedules())
+ENTRIES = [pytest.param(schedule, id=name) for name, schedule in SCHEDULES.items()]
 
 
 def describe(pairs: tuple[SharedBytes, ...]) -> str:
@@ -39,17 +57,15 @@ def describe(pairs: tuple[SharedBytes, ...]) -> str:
 
     found = sorted(f"{name(one.lost)}<{name(one.other)}" for one in pairs)
     outputs = sorted({output for one in pairs for output in one.outputs})
-    return f"{' '.join(found)}: {' '.join(map(str, outputs))}".rstrip() if pairs else ""
+    return f"{' '.join(found)}: {' '.join(map(str, outputs))}".rstrip() if pairs else "nothing"
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_the_pairs_and_the_outputs(entry: tuple[str, ...]) -> None:
-    body, offsets, expected, *attributes = entry
-    assert isinstance(offsets, dict)
-    module, buffers = parse_hlo(place(complete(body, *attributes), offsets))
+@pytest.mark.parametrize("schedule", ENTRIES)
+def test_the_pairs_and_the_outputs(schedule: Schedule) -> None:
+    module, buffers = parse_hlo(place(schedule.text, schedule.offsets))
     assert buffers is not None
     assert find_buffer_fault(module, buffers) == ""
-    assert describe(find_shared_bytes(module, buffers)) == expected
+    assert describe(find_shared_bytes(module, buffers)) == schedule.expected
 
 
 MUST_SHARE = [
@@ -66,30 +82,28 @@ MUST_SHARE = [
 
 @pytest.mark.parametrize("name", MUST_SHARE)
 def test_xlas_rules_alone_tell_what_must_share_bytes(name: str) -> None:
-    body, _, expected = next(kind[name] for kind in KINDS.values() if name in kind)
-    module = parse_hlo_module(read_text(complete(body)).hlo_module.SerializeToString())
+    schedule = SCHEDULES[name]
+    module = parse_hlo_module(read_text(schedule.text).hlo_module.SerializeToString())
     buffers = build_must_alias_buffers(module, ambiguous=True)
-    assert describe(find_shared_bytes(module, buffers, is_assigned=False)) == expected
+    assert describe(find_shared_bytes(module, buffers, is_assigned=False)) == schedule.expected
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_bytes_of_ones_own_are_shared_by_nobody(entry: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("schedule", ENTRIES)
+def test_bytes_of_ones_own_are_shared_by_nobody(schedule: Schedule) -> None:
     """Of the values that need not share them; those that must do so without an assignment, too."""
-    body, _, expected, *attributes = entry
-    module = parse_hlo_module(read_text(complete(body, *attributes)).hlo_module.SerializeToString())
+    module = parse_hlo_module(read_text(schedule.text).hlo_module.SerializeToString())
     buffers = build_must_alias_buffers(module, ambiguous=True)
-    assert describe(find_shared_bytes(module, buffers, is_assigned=False)) in ("", expected)
+    assert describe(find_shared_bytes(module, buffers, is_assigned=False)) in ("nothing", schedule.expected)
 
 
 def test_eight_times_the_instructions_take_no_more_than_some_ten_times_as_long() -> None:
     """Each reads the one before it and stands in one of three places by turns."""
 
     def measure(count: int) -> float:
-        lines = [f"  v{n} = T negate(v{n - 1})" for n in range(1, count)]
-        body = "\n".join(
-            ["ENTRY e {", "  p = T parameter(0)", "  v0 = T abs(p)", *lines, f"  ROOT o = T sine(v{count - 1})", "}"]
-        )
-        module, buffers = parse_hlo(place(complete(body), {f"v{n}": 32 * (n % 3) for n in range(count)}))
+        lines = [f"  v{n} = f32[8] negate(v{n - 1})" for n in range(1, count)]
+        root = f"  ROOT o = f32[8] sine(v{count - 1})"
+        body = "\n".join(["ENTRY e {", "  p = f32[8] parameter(0)", "  v0 = f32[8] abs(p)", *lines, root, "}"])
+        module, buffers = parse_hlo(place(HEADER + body, {f"v{n}": 32 * (n % 3) for n in range(count)}))
         assert buffers is not None
         started = process_time()
         assert find_shared_bytes(module, buffers) == ()

@@ -11,7 +11,7 @@ import pytest
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.inspection.compilation import inspect_compilation

@@ -68,7 +68,7 @@ def soft_and_hard(fused: Fused, weights: Any, teacher: Any, x: Any, targets: Any
 
 
 def entropy_bonus(fused: Fused, head: Any, x: Any, targets: Any, counts: Any) -> dict[str, Any]:
-    """A small term reads the logits from before, what is picked out of them stands behind the kernel."""
+    """A small term reads the logits from before, the picked entries are read after the kernel."""
 
     def compute(head: Any) -> Any:
         logits = x @ head

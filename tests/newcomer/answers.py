@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 OLDER = "jax-triton before 0.4 takes `out_shape`, and no Ref; "
 NEWER = "since jax-triton 0.4 an aliased output is no parameter of the kernel; "
-REMEDY = "`ligerdiag.in_place.call_in_place` is right with every version"
+REMEDY = "`ligerdiag.in_place.call_in_place` works with every version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

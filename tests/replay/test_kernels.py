@@ -15,7 +15,7 @@ import triton
 from kernels.cross_entropy.reference import cross_entropy
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.codec import encode_record
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.effects.call import parse_configurations
 from ligerdiag.effects.ttir_module import parse_ttir
 from ligerdiag.hlo.parse import load_hlo

@@ -20,7 +20,7 @@ import pytest
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.arguments import draw_arguments
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.replay.runs.program import run_program

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import compile_cases, discover_cases
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.model.findings import Attribution, Replay, ReplayState
 from ligerdiag.model.report import Progress
 from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask, replay_artifacts

@@ -41,8 +41,8 @@ def test_the_patch_fits_every_version_of_jax_triton(target: str, tmp_path: Path)
     code = "loss = jt.triton_call(\n    x,\n    y,\n    kernel=k,\n    out_shape=losses,\n)\n"
     assert patch(tmp_path, code, target=target, operand=1) == (
         "`loss, y = call_in_place(x, y, written=1, outputs=losses, …)`, with `from ligerdiag.in_place import"
-        " call_in_place`, and use `y` from there on (before jax-triton 0.4: with a spare pointer for each"
-        " behind the kernel's outputs)"
+        " call_in_place`, and use `y` from there on (before jax-triton 0.4: add a spare pointer for each"
+        " after the kernel's outputs)"
     )
 
 

@@ -32,7 +32,7 @@ def test_one_line_that_goes_wrong_in_one_way_is_one_cause_for_all_rules_and_laye
     assert cause.rule == "LD001"
     assert list_rules(cause) == ("LD001", "LD002", "LD003", "LD006")
     assert len(list_calls(cause)) == 8
-    assert cause.message == "`bias` does not see what `ce_kernel` writes over operand 0"
+    assert cause.message == "`bias` does not see what `ce_kernel` writes to operand 0"
     assert sorted(map(id, cause.parts)) == sorted(map(id, findings))
 
 

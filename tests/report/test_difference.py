@@ -72,7 +72,7 @@ def test_rows_that_differ_are_marked_and_the_others_are_not() -> None:
 def test_a_difference_lists_changes_that_matter_and_with_verbose_the_others() -> None:
     moved = "   moved: `dot_general` (train.py:41) moved from after to before the kernel"
     assert moved in show(MOVED)
-    fusion = "   fusion: `dot_general` (train.py:41) stood alone and stands in a fusion to `add`"
+    fusion = "   fusion: `dot_general` (train.py:41) was alone and is in a fusion to `add`"
     assert fusion not in show(MOVED)
     assert fusion in show(MOVED, verbose=True)
 

@@ -41,7 +41,7 @@ HEADINGS = [
     "Limits",
     "How to allow it",
     "References",
-    "Example that is flagged",
+    "Example that is reported",
     "Example that is not",
 ]
 

@@ -12,7 +12,7 @@ import pytest
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.inspection.module import InspectionRequest, ModuleOutcome
+from ligerdiag.inspection.module_inspection import InspectionRequest, ModuleOutcome
 from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import Refusal
 from ligerdiag.sandbox import inspector as inspector_module
@@ -133,7 +133,7 @@ import os, signal, sys
 from pathlib import Path
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.inspection.module import InspectionRequest
+from ligerdiag.inspection.module_inspection import InspectionRequest
 from ligerdiag.sandbox import inspector
 inspector.CHILD = "tests.sandbox.programs.dying_child"
 with inspector.SandboxedInspector(InspectionRequest(timeout=60), cache=Cache(Path(sys.argv[1]))) as opened:

@@ -7,7 +7,7 @@ import pytest
 
 from ligerdiag.codec import FieldError, decode_record, encode_record, parse_record
 from ligerdiag.errors import CompileError
-from ligerdiag.inspection.module import ModuleOutcome
+from ligerdiag.inspection.module_inspection import ModuleOutcome
 from ligerdiag.model.findings import SourceLine, Verdict
 from ligerdiag.model.report import CaseReport, Identity, Judged, Status, refuse
 from ligerdiag.model.schedule_view import Fate, Neighbourhood

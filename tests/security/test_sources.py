@@ -83,7 +83,7 @@ def test_a_dump_does_not_excuse_itself(words: tuple[str, ...], run: Run, excusin
     done = run("inspect", ".", "--no-replay", *words, cwd=excusing)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "it excuses itself" not in done.stdout.replace(ALLOW, "")
-    assert f"`{excusing / 'pyproject.toml'}` came with what is inspected and is not believed" in done.stdout
+    assert f"`{excusing / 'pyproject.toml'}` came with the inspected files and is ignored" in done.stdout
 
 
 def test_the_user_s_own_comments_and_configuration_count(run: Run, excusing: Path) -> None:

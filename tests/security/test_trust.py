@@ -1,4 +1,4 @@
-"""What is run: a case of the user's own, with the paths that it needs, and nothing of anybody else's."""
+"""Only a case of the user's own runs, with the paths that it needs, and no code of anybody else."""
 
 import os
 import subprocess

@@ -27,7 +27,7 @@ def test_a_comment_alone_on_its_line_applies_to_the_line_below() -> None:
 
 
 def test_several_comments_apply_to_one_line_and_a_reason_continues() -> None:
-    code = "# ligerdiag: allow LD003 a reason that\n# goes on\n# ligerdiag: allow LD012 another\nx = 1\n"
+    code = "# ligerdiag: allow LD003 a reason that\n# continues\n# ligerdiag: allow LD012 another\nx = 1\n"
     assert places(code) == [(1, 4), (3, 4)]
 
 

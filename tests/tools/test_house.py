@@ -23,6 +23,11 @@ def test_no_folder_has_more_than_20_modules() -> None:
     assert {room: count for room, count in rooms.items() if count > 20} == {}
 
 
+def test_no_file_name_is_there_twice() -> None:
+    names = Counter(source.stem for source in _SOURCES if source.stem != "__init__")
+    assert [name for name, count in names.items() if count > 1] == []
+
+
 def test_no_public_class_name_is_there_twice() -> None:
     names = Counter(
         node.name

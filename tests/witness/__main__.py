@@ -8,7 +8,7 @@ which JAX's own rules had saved. Run it where `ligerdiag check SELECTOR` would b
 import argparse
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.service import CompileResult, compile_cases, discover_cases
+from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.replay.estimate import estimate_artifact
 from ligerdiag.toolchains.gpu_targets import load_target

@@ -18,7 +18,7 @@ import numpy as np
 from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.compile.cases.arguments import build_argument_specs, draw_arguments
 from ligerdiag.compile.cases.loader import CaseLoader
-from ligerdiag.compile.lowering.call_forms import enter_mesh
+from ligerdiag.compile.lowering.jax_versions import enter_mesh
 from ligerdiag.errors import describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import Source

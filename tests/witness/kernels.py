@@ -24,7 +24,7 @@ from zlib import compress, decompress
 import jax
 import numpy as np
 
-from ligerdiag.compile.lowering.binds import compute_kernel_name
+from ligerdiag.compile.lowering.traced_calls import compute_kernel_name
 from ligerdiag.replay.ops.scope import NotCoveredError
 from tests.oracle.grid import run_programs
 from tests.oracle.launch import KernelLaunch, Scalar

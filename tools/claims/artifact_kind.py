@@ -23,7 +23,7 @@ from ligerdiag.artifacts.artifact import (
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
+from ligerdiag.inspection.module_inspection import InspectionRequest, ModuleInspector
 from tools.claims.json_damage import damage, damage_text
 from tools.claims.judging import Judged
 from tools.claims.mutation import MUTATIONS, Claim

@@ -13,7 +13,7 @@ from random import Random
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import find_modules
 from ligerdiag.dumps.text_worker import Translator
-from ligerdiag.inspection.module import InspectionRequest, ModuleInspector
+from ligerdiag.inspection.module_inspection import InspectionRequest, ModuleInspector
 from tools.claims import kernels, metadata
 from tools.claims.judging import Judged
 from tools.claims.mutation import MUTATIONS, Claim

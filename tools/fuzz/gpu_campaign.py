@@ -5,7 +5,7 @@ In the campaign's directory:
 
     device.jsonl            one line a program, written when it is judged; a campaign continues after the lines there
     contradictions/         `SEED-KIND.py`, a case file that needs no other file, for each contradiction
-    artifacts/SEED.tar.xz   the device's artifact of a program with a contradiction, as long as there is room
+    artifacts/SEED.tar.xz   the device's artifact of a program with a contradiction, as long as it fits
 
 Three draws of the arguments run several times each. Program order, as replay computes it, is right; the row also has
 the error against the formulas in plain jnp. Products are computed in full precision (`JAX_DEFAULT_MATMUL_PRECISION`),
@@ -25,7 +25,7 @@ from ligerdiag.api.judging import DRAWS
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
-from ligerdiag.compile.service import discover_cases, make_request
+from ligerdiag.compile.compile_service import discover_cases, make_request
 from ligerdiag.device.device_jobs import (
     ComparisonAnswer,
     DeviceAnswer,

@@ -89,7 +89,7 @@ class JudgedProgram:
     """Notes on what the analysis does not cover."""
     unlike: tuple[str, ...] = ()
     """Names of the outputs that program order, on numbers, gives otherwise than the formulas in plain jnp, by more than
-    roundings come to (`more_draws`, 2)."""
+    roundings come to (`more_draws`)."""
     unjudged: str = ""
     """Why there are no numbers to compare the verdict with: XLA aborts, or replay does not cover the program."""
 

@@ -1,7 +1,7 @@
 """Finds uses of the memory that a kernel overwrites: its readers, and buffers of one call that share bytes.
 
 Two buffers of one kernel call share bytes if `output_to_operand_aliasing` declares it, or if they have one slice of the
-buffer assignment: an output that replaces a dead operand, or one value that is passed twice. Buffers that overlap
+buffer assignment: an output in the bytes of a dead operand, or one value that is passed twice. Buffers that overlap
 partially are not considered, nor is a call inside of a fusion, whose buffers have no slices of their own.
 """
 

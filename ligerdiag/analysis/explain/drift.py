@@ -133,8 +133,8 @@ def describe_reader(reader: Reader) -> str:
 def describe_origin(origin: Origin) -> str:
     return {
         Origin.VALUE: "the overwritten bytes",
-        Origin.SOURCE: "what the kernel's operand was copied from",
-        Origin.RECOMPUTED: "neither: it computes the value anew",
+        Origin.SOURCE: "the value that the kernel's operand was copied from",
+        Origin.RECOMPUTED: "a value that it recomputes",
     }[origin]
 
 
@@ -185,9 +185,9 @@ def _compare_readers(pair: ReaderPair) -> Iterator[Drift]:
         assert reader is not None
         what = f"{describe_reader(reader)}, {reader.side.value} the kernel, of {describe_origin(reader.origin)}"
         if before is None:
-            yield Drift(kind=ChangeKind.GAINED, text=f"a reader more: {what}", source=reader.source)
+            yield Drift(kind=ChangeKind.GAINED, text=f"one more reader: {what}", source=reader.source)
         else:
-            yield Drift(kind=ChangeKind.LOST, text=f"a reader less: {what}", source=reader.source)
+            yield Drift(kind=ChangeKind.LOST, text=f"one reader fewer: {what}", source=reader.source)
         return
     name = describe_reader(after)
     if before.side is not after.side:
@@ -198,7 +198,7 @@ def _compare_readers(pair: ReaderPair) -> Iterator[Drift]:
         yield Drift(kind=ChangeKind.ORIGIN, text=text, source=after.source)
     if before.within is not None and after.within is not None and before.within != after.within:
         was, now = (f"in a {within}" if within else "alone" for within in (before.within, after.within))
-        text = f"{name} stood {was} and stands {now}"
+        text = f"{name} was {was} and is {now}"
         yield Drift(kind=ChangeKind.FUSION, text=text, source=after.source)
 
 
@@ -208,9 +208,9 @@ def _compare_storage(before: Neighbourhood, after: Neighbourhood) -> Iterator[Dr
         yield Drift(kind=ChangeKind.COPIED, text=text)
     gained, lost = Counter(after.shares) - Counter(before.shares), Counter(before.shares) - Counter(after.shares)
     for phrase in gained:
-        yield Drift(kind=ChangeKind.SHARED, text=f"{phrase} now stands in the overwritten bytes")
+        yield Drift(kind=ChangeKind.SHARED, text=f"{phrase} is now in the overwritten bytes")
     for phrase in lost:
-        yield Drift(kind=ChangeKind.SHARED, text=f"{phrase} no longer stands in the overwritten bytes")
+        yield Drift(kind=ChangeKind.SHARED, text=f"{phrase} is no longer in the overwritten bytes")
     if (before.shape, before.size) != (after.shape, after.size):
         text = f"the kernel overwrote {_describe_size(before)} and overwrites {_describe_size(after)}"
         yield Drift(kind=ChangeKind.SIZE, text=text)

@@ -23,7 +23,7 @@ CONSTANT = "a constant"
 OUTPUT = "an output of the program"
 RESULT = "a result of the kernel"
 READERS_RESULT = "the result of a reader"
-SOURCE = "what it is computed from"
+SOURCE = "an operand that it is computed from"
 
 
 _SHOWN_RESULTS = 3

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguity, Reason
-from ligerdiag.analysis.explain.shared_bytes_text import describe_pair
+from ligerdiag.analysis.explain.sharing_sentences import describe_pair
 from ligerdiag.analysis.value_flow import ValueFlow, name_written
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.verdict.verdicts import Verdicts
@@ -27,8 +27,8 @@ def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...
     """Returns one line for each write that makes outputs unknown and whose operand was not seen to hold the original."""
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
     lines = [
-        f"what operand {write.operand} of `{write.kernel}` held before is not found again: whether its readers see that"
-        " could not be told"
+        f"the old value of operand {write.operand} of `{write.kernel}` was not found in the schedule: it is unknown whether"
+        " readers see it"
         for write in pair.writes
         if write.index in unknown and not write.unknown and write.index not in pair.actual.traced
     ]
@@ -61,33 +61,32 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
     match ambiguity.reason:
         case Reason.DERIVATIVE:
             when = f"from before or after `{write.kernel}` overwrote it"
-            why = f"{reader} reads `%{value}`, or a derivative of it: {when}"
+            why = f"whether {reader} should read `%{value}`, or a derivative of it, {when}"
         case Reason.OTHER_FORM:
-            why = f"{reader} reads another form of `%{value}`, or `%{value}` itself after `{write.kernel}` overwrote it"
+            why = f"whether {reader} should read another form of `%{value}`, or its value after `{write.kernel}`"
         case Reason.CONSTANT:
-            why = f"`{write.kernel}` overwrites a constant, `%{value}`, and which other constants are that one"
+            why = f"which constants are the same as `%{value}`, a constant that `{write.kernel}` overwrites"
         case Reason.AMBIGUOUS:
-            why = f"which operation {reader} is, and so what of `{write.kernel}` it should see"
+            why = f"which operation {reader} is, and so whether it should see what `{write.kernel}` wrote"
         case Reason.UNSURE:
-            why = f"whether {reader} is the author's operation, and so what of `{write.kernel}` it should see"
-        case Reason.NO_METADATA:
-            why = f"which operations of the optimized module are which, and so who reads what `{write.kernel}` wrote"
-        case Reason.TOO_MANY:
-            why = f"on which of very many operations that `{write.kernel}` makes wrong these outputs depend"
-        case Reason.UNIDENTIFIED:
-            why = f"whether {reader} computes what `{write.kernel}` overwrites, which no name says that can be believed"
-        case Reason.RECOMPUTED:
-            new = f"what a call of `{write.kernel}` that JAX drops there would write"
-            why = f"{reader} is `%{value}`, computed again by `jax.checkpoint`: whether the original is meant, or {new}"
-        case Reason.TWIN_OPERANDS:
-            why = f"{reader} gets `%{value}` and another value that is the same to XLA, in one place: what `{write.kernel}`"
-            why = f"{why} makes of the two"
-        case Reason.MIXED:
             why = (
-                f"which of two values that are one to XLA a loop or branch gives, `%{value}` after `{write.kernel}` or"
+                f"whether {reader} is the author's operation, and so whether it should see what `{write.kernel}` wrote"
             )
-            why = f"{why} its twin"
-    return f"{why}, cannot be told: {listed}"
+        case Reason.NO_METADATA:
+            why = f"which operation each instruction is, and so who reads what `{write.kernel}` wrote"
+        case Reason.TOO_MANY:
+            why = f"which of the many operations that `{write.kernel}` makes wrong reach these outputs"
+        case Reason.UNIDENTIFIED:
+            why = f"whether {reader}, whose name is unreliable, computes what `{write.kernel}` overwrites"
+        case Reason.RECOMPUTED:
+            new = f"the result of the call of `{write.kernel}` that JAX drops there"
+            why = f"whether {reader}, `%{value}` recomputed by `jax.checkpoint`, should be the original or {new}"
+        case Reason.TWIN_OPERANDS:
+            why = f"how {reader}, which gets `%{value}` and another value that XLA merged with it, is affected by"
+            why = f"{why} `{write.kernel}`"
+        case Reason.MIXED:
+            why = f"which of two merged values a loop or branch returns, `%{value}` after `{write.kernel}` or its twin"
+    return f"it is unknown {why}: {listed}"
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +129,7 @@ class OutputSentences:
         if original:
             value = join_words(list(dict.fromkeys(self._name_value(w) for w in original)))
             by = join_words([f"`{kernel}`" for kernel in dict.fromkeys(w.kernel for w in original)])
-            return f"is computed from {value} as it is before {by} overwrites it, as the program means it"
+            return f"is computed from {value} from before {by} overwrites it, as intended"
         returned = self._find_returned(number)
         if returned:
             return f"is computed from what {returned} returns, and from nothing that a kernel overwrites"
@@ -148,7 +147,7 @@ class OutputSentences:
     def _describe_latent(self, name: str) -> str:
         finding = _find_first(self.context.verdicts.latent, name)
         if finding is None or finding.lucky is None:
-            return "is right in this schedule by luck: nothing forces the order of a kernel and who reads what it overwrites"
+            return "is right in this schedule by luck: nothing orders a kernel and a reader of its operand"
         reader, value = self._name_step(finding.reader.id), self._name_value(finding.write)
         kernel = finding.write.kernel
         steps = self._count_steps(finding.reader.id, finding.write.index, is_after=finding.lucky.after)
@@ -163,25 +162,21 @@ class OutputSentences:
         if any(cause.raced for cause in causes):
             write = self.context.writes[next(cause.write for cause in causes if cause.raced)]
             return (
-                f"may get either: a read of {self._name_value(write)} and `{write.kernel}`, which overwrites it, may run"
-                " at the same time"
+                f"may get the old or the new value: `{write.kernel}` and a read of {self._name_value(write)}, which it"
+                " overwrites, may run at the same time"
             )
         if unknown:
             operands = join_words([str(w.operand) for w in unknown if w.kernel == unknown[0].kernel])
-            return (
-                f"could not be decided: whether `{unknown[0].kernel}` overwrites operand {operands} could not be told"
-            )
+            return f"could not be decided: it is unknown whether `{unknown[0].kernel}` overwrites operand {operands}"
         if not self.context.has_program:
             return (
-                "could not be decided: it may depend on what a kernel overwrites, and without the program as written it is"
-                " not known which value is meant"
+                "could not be decided: it may depend on a value that a kernel overwrites, and without the program as written"
+                " it is unknown which version it needs"
             )
         more = "; see what is not covered" if self.context.verdicts.ambiguities.get(name) or not causes else ""
         kernels = dict.fromkeys(self.context.writes[cause.write].kernel for cause in causes)
         by = f" `{next(iter(kernels))}`" if kernels else " a kernel"
-        return (
-            f"could not be decided: whether it is to see what{by} overwrites, or does see it, could not be told{more}"
-        )
+        return f"could not be decided: it is unknown which version of an operand that{by} overwrites it needs, or gets{more}"
 
     def describe_other_cause(self, name: str, number: int) -> str:
         """Returns the sentence of an output that JAX or XLA, and no hidden write, makes wrong; empty for any other."""
@@ -192,10 +187,8 @@ class OutputSentences:
         if lost:
             writer = f"`{lost[0].kernel}`" if lost[0].kernel else "a store"
             if lost[0].is_dropped(self.context.moved_refs):
-                return f"is wrong: JAX computes the forward pass again without {writer}, which leaves a value in a Ref"
-            return (
-                f"is wrong: JAX has parted what {writer} leaves in a Ref from who reads it, before XLA saw the program"
-            )
+                return f"is wrong: JAX recomputes the forward pass without {writer}, which writes to a Ref"
+            return f"is wrong: JAX separated the write of {writer} to a Ref from its reader before XLA saw the program"
         pair = next((one for one in self.context.shared if number in one.outputs), None)
         if pair is None or output.verdict is not Verdict.CLOBBERED:
             return ""
@@ -210,11 +203,11 @@ class OutputSentences:
             reader, write = access.step, self.context.writes[access.buffer]
         else:
             kernel = self._name_kernel(name, Verdict.CLOBBERED)
-            return f"is wrong: it sees what {kernel} wrote, and needs what stood there before"
+            return f"is wrong: it sees what {kernel} wrote, and needs the old value"
         steps = self._count_steps(reader, write.index, is_after=True)
         return (
-            f"is wrong: it needs {self._name_value(write)} as it was before `{write.kernel}` overwrote it, and"
-            f" {self._name_step(reader)} reads it{steps} after: it gets what the kernel wrote"
+            f"is wrong: it needs {self._name_value(write)} from before `{write.kernel}` overwrote it, but"
+            f" {self._name_step(reader)} reads it{steps} after that and gets what the kernel wrote"
         )
 
     def _describe_stale(self, name: str) -> str:
@@ -223,27 +216,27 @@ class OutputSentences:
         kernel = self._name_kernel(name, Verdict.STALE)
         is_unnamed = finding is None or finding.write in self.context.matching.missing
         if is_unnamed and self.context.verdicts.misses_merged_call(name):
-            return f"is wrong: XLA runs two calls of {kernel} as one, and what the second one is to write is missed"
+            return f"is wrong: XLA merged two calls of {kernel}, so the write of the second is missing"
         if is_unnamed and self.context.verdicts.misses_only_gone_calls(name):
-            return f"is wrong: {kernel} is not run, and what it is to write is missed"
+            return f"is wrong: {kernel} does not run, so its write is missing"
         if finding is None or finding.wrong is None:
             if access is not None:
                 value = self._name_value(self.context.writes[access.buffer])
                 return f"is wrong: {self._name_step(access.step)} does not read what {kernel} wrote to {value}"
-            return f"is wrong: it misses what {kernel} wrote; who reads something else instead could not be told"
+            return f"is wrong: it misses what {kernel} wrote; it is unknown which reader reads something else"
         reader, value = self._name_step(finding.reader.id), self._name_value(finding.write)
         match finding.wrong.place:
             case Place.SAME_BYTES:
                 steps = self._count_steps(finding.reader.id, finding.write.index, is_after=False)
                 return (
-                    f"is wrong: {reader} reads {value}{steps} before {kernel} overwrites it, and misses what it wrote"
+                    f"is wrong: {reader} reads {value}{steps} before {kernel} overwrites it, and misses what it writes"
                 )
             case Place.COPY:
-                return f"is wrong: {reader} reads {self._describe_copy(finding)}: what the kernel wrote is missed"
+                return f"is wrong: {reader} reads {self._describe_copy(finding)}: it misses what the kernel wrote"
             case Place.RECOMPUTED:
                 return (
-                    f"is wrong: {reader} does not read {value}, which {kernel} overwrites: it computes the value anew, or"
-                    " has it from elsewhere"
+                    f"is wrong: {reader} does not read {value}, which {kernel} overwrites: it recomputes the value, or gets"
+                    " it from elsewhere"
                 )
 
     def _describe_copy(self, finding: ReadFinding) -> str:

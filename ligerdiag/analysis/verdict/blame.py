@@ -220,12 +220,18 @@ class BlameSearch:
         found = 0
         space = self.evaluator.space
         for output, sets in zip(outputs.values(), self._list_sets(), strict=False):
-            found |= self._find_touched(verdict, *sets) & ~space.bits_of(
-                c.write for c in output.causes if c.verdict is verdict
-            )
+            decided = space.bits_of(c.write for c in output.causes if c.verdict is verdict)
+            found |= self._find_touched(verdict, *sets) & ~decided & ~self._find_elsewhere(sets[1])
         never = {write.index for write in self.pair.writes if write.unknown} | self.comparison.loop_depth_differs
-        never |= self.pair.matching.maybe_unmatched  # the outputs that depend on it are unknown
         return found & ~space.bits_of(never)
+
+    def _find_elsewhere(self, actual: Labels) -> Labels:
+        """Returns the writes, a bit each, that a call which the program lacks may have performed for this output."""
+        matching, space = self.pair.matching, self.evaluator.space
+        calls = {frames[-1].instruction.id for frames in matching.unmatched} if matching.maybe_unmatched else set[int]()
+        foreign = [write for call in calls for write in matching.by_call.get(call, ())]
+        seen = any(actual & space.all_fresh(write.index) for write in foreign)
+        return space.bits_of(matching.maybe_unmatched) if seen else 0
 
     def _find_unsearched(self, unsearched: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
         """Maps each output to the writes about which one of too many wrong operations may make it worse."""

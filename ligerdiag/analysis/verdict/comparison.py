@@ -1,30 +1,33 @@
-"""Defines the verdicts: compares the intended and the actual dependence set of each output, and combines several
-verdicts.
+"""Defines the verdicts: compares the intended and the actual dependence set of each output, and combines verdicts.
 
 For each hidden write W and value v, with I its intended set and A its actual one, v is
 
-- *stale* if FRESH(W) is in I and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I;
-- *clobbered* if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in
-  A, and W's operand was seen to hold the original: one reader wants the value from before the write, another the value
-  from after it, and both get the latter;
-- *latent* if neither, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
-  control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed from the
-  other version. This is so even if I has no label of W: the author then means another computation, which XLA has merged
-  with the one that defines W's operand;
-- *unknown* if neither stale nor clobbered, and one of these is true: a read on the way races with the kernel, so that
-  the hardware decides; W's kernel has unknown effects, and v depends on W in any way; the place of W's write is
-  unknown, and v depends on W or wants the original; ORIG(W) is in I and not in A, FRESH(W) is in A, and no value was
-  seen to hold the original, which may be there unseen;
-- *fresh* otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see.
+stale      if FRESH(W) is in I and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I
+clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
+           W's operand was seen to hold the original: one reader wants the value from before the write, another the value
+           from after it, and both get the latter
+latent     if neither, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
+           control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed
+           from the other version. This holds even if I has no label of W: the author then means another computation,
+           which XLA has merged with the one that defines W's operand
+unknown    if neither stale nor clobbered, and a read on the way races with the kernel, so that the hardware decides; or
+           W's kernel has unknown effects and v depends on W in any way; or the place of W's write is unknown, and v
+           depends on W or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to
+           hold the original, which may be there unseen
+fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
 
 The worst over all W is the value's verdict. An output may be worse than its value, see `blame`.
 
 A program with an unknown order of operations is judged as several programs with one schedule. An output in which they
-differ is unknown. A read in which they differ is unknown, and so is a read that reaches such an output.
+differ is unknown. So is a read in which they differ, and a read that reaches an unknown output.
 
-A module without a schedule is judged under several schedules that it could have (see `synthetic_schedules`). An output
-is *forced* if it is fresh under each of them; *open* if it is right under one of them and not forced: the order
-decides, and nothing forces it; *lost* if it is wrong under each: no order can mend that; *unknown* otherwise."""
+A module without a schedule is judged under several schedules that it could have (see `synthetic_schedules`). An output is
+
+forced     if fresh under each of them
+open       else, if right under one of them: the order decides, and nothing forces it
+lost       if wrong under each: no order can mend that
+unknown    otherwise
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -192,7 +195,7 @@ class Comparison:
 
 
 class OrderSensitivity(StrEnum):
-    """How an output depends on an order that XLA has not yet decided; see the module."""
+    """How an output depends on an order that is not decided yet: (3) to (6)."""
 
     FORCED = "forced"
     OPEN = "open"
@@ -201,9 +204,7 @@ class OrderSensitivity(StrEnum):
 
 
 def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict]:
-    """Joins the verdicts by several programs: unknown where they differ. programs: output name to verdict, for each
-    program; at least one.
-    """
+    """Joins the verdicts of several programs. programs: output name to verdict, for each program; at least one."""
     first, *others = programs
     return {
         name: verdict if all(other.get(name) is verdict for other in others) else Verdict.UNKNOWN
@@ -212,14 +213,12 @@ def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict
 
 
 def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unknown: bool) -> ReadKind:
-    """Returns the kind of a read by several programs: unknown where they differ. others: its kinds by the other
-    programs, None where one does not read it.
-    """
+    """Returns the kind of a read of several programs. others: its kinds in the other programs, None without such a read."""
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN
 
 
 def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
-    """Returns the order sensitivity of an output. verdicts: the verdict under each schedule."""
+    """Returns the sensitivity of an output. verdicts: its verdict under each schedule."""
     if verdicts == {Verdict.FRESH}:
         return OrderSensitivity.FORCED
     if any(verdict.is_right for verdict in verdicts):

@@ -34,7 +34,7 @@ from ligerdiag.hlo.module import TagPath
 
 
 class TwinJudge(Protocol):
-    """Says whether an instruction is right or wrong for the twins of the operation that it is named after."""
+    """Knows the twins of an operation, which XLA computes by the same instruction."""
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether a twin of this wrong operation is right at this instruction, about this HiddenWrite index."""

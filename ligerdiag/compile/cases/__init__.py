@@ -1,1 +1,3 @@
-"""Cases on both sides of the boundary: selected by the parent, loaded, settled and given arrays by a worker."""
+"""Cases: the parent selects them and pickles live functions; a worker loads and normalizes them, and builds their
+arguments.
+"""

@@ -1,4 +1,4 @@
-"""Worker side: a case's arguments as arrays, the mesh that they lie on, and the names of inputs and outputs."""
+"""Turns a case's arguments into arrays on a mesh of the target, and names inputs and outputs. Runs in a worker."""
 
 import inspect
 import traceback
@@ -14,19 +14,21 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ligerdiag.compile.cases.draws import draw_values
+from ligerdiag.compile.cases.array_records import draw_values
 from ligerdiag.errors import CaseError, CompileError, InputError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw, Values
 from ligerdiag.toolchains.gpu_targets import strip_comments
 
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:
-    """`loss` for {"loss": …}, `grads.w` for nested ones, `0` for a tuple's first, `output` for a single array."""
+    """Returns a name for each output: `loss` for {"loss": ...}, `grads.w` for nested ones, `0` for the first of a
+    tuple, `output` for a single array.
+    """
     return _make_unique([_join(path) or "output" for path in _compute_paths(tree)])
 
 
 def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
-    """Returns the function's parameter names, with the path of the leaf; `args.0` for one of `*args`."""
+    """Returns the function's parameter names, followed by the path to the leaf; `args.0` for the first of `*args`."""
     names = _compute_parameter_names(function, len(args))
     return _make_unique([_name_input(names, path) for path in _compute_paths(args)])
 
@@ -79,7 +81,9 @@ MAXIMUM_PER_HOST = 8
 
 
 def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
-    """Returns the case's mesh over devices of the described target; one device where `axes` is empty."""
+    """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty. Raises
+    InputError for a mesh that is too small or too large.
+    """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
         if size < 1:
@@ -92,13 +96,13 @@ def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
 
 
 def compute_topology_name(devices: int) -> str:
-    """`hosts x GPUs per host x 1`, as many per host as fit."""
+    """Returns `hosts x GPUs per host x 1`, with as many GPUs per host as possible."""
     per_host = next(count for count in range(min(devices, MAXIMUM_PER_HOST), 0, -1) if devices % count == 0)
     return f"{devices // per_host}x{per_host}x1"
 
 
 def build_argument_specs(case: Case, mesh: Mesh) -> tuple[Any, ...]:
-    """Returns the case's arguments as shapes with shardings; InputError where one does not fit the mesh."""
+    """Returns the case's arguments as shapes with shardings. Raises InputError if one does not fit the mesh."""
     tree_util: Any = jax.tree_util
     leaves, structure = tree_util.tree_flatten(case.args)
     specs = [_build_spec(case, number, leaf, mesh) for number, leaf in enumerate(leaves)]
@@ -106,7 +110,7 @@ def build_argument_specs(case: Case, mesh: Mesh) -> tuple[Any, ...]:
 
 
 def compute_donated(case: Case) -> tuple[int, ...]:
-    """Positions of the arguments that are donated; InputError when only a part of one is."""
+    """Returns the positions of the donated arguments. Raises InputError if only a part of an argument is donated."""
     donated: list[int] = []
     for position, value in enumerate(case.args):
         leaves = jax.tree_util.tree_leaves(value)
@@ -130,7 +134,7 @@ def _build_spec(case: Case, number: int, arg: object, mesh: Mesh) -> jax.ShapeDt
         raise InputError(f"`{arg.dtype}` for {place} needs JAX_ENABLE_X64=1")
     _check_partition(place, arg, mesh)
     sharding = NamedSharding(mesh, PartitionSpec(*arg.partition))
-    weak: dict[str, Any] = {"weak_type": True} if arg.weak else {}  # what JAX of 2024 does not know
+    weak: dict[str, Any] = {"weak_type": True} if arg.weak else {}  # JAX of 2024 does not know it
     return jax.ShapeDtypeStruct(tuple(arg.shape), dtype, sharding=sharding, **weak)
 
 
@@ -169,17 +173,18 @@ NEXT_DRAW = 1_000_003
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
-    """Arrays for the case's arguments, each drawn by NumPy's `PCG64(draw.seed)` in f32 and cast to its dtype, or what
-    the Arg has of its own. (JAX would compile a program for each shape, 0.3 s of a processor.)
+    """Returns arrays for the case's arguments.
 
-    draw: 0 for the case's own seeds, n for the n-th other draw. Values of the case's own are the same in each. Raises
-    InputError where a function of the case's draws something else than what the Arg says.
+    Each is drawn by NumPy's `PCG64(draw.seed)` in f32 and cast to its dtype, unless the Arg has its own values. (JAX
+    would compile a program for each shape, which takes 0.3 s each.) draw: 0 for the case's own seeds, n for the n-th
+    further draw; an Arg's own values are the same in each draw. Raises InputError if a draw function of the case
+    returns another shape than the Arg says.
     """
     return jax.tree_util.tree_map(partial(draw_array, draw), case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
 
 
 def draw_array(number: int, arg: Arg) -> jax.Array:
-    """Returns one array, shape and dtype as the Arg says."""
+    """Returns one array with the shape and dtype of the Arg."""
     dtype = jnp.dtype(arg.dtype)
     match arg.draw:
         case Values(data=data):

@@ -1,9 +1,11 @@
-"""Parent side: pickles a live function and its arguments; arrays become records of what they are.
+"""Pickles a live function and its arguments in the caller's process; arrays become records.
 
-1. Objects that a worker can import go by reference, and their file is then one of those that an answer depends on;
-   everything else (`__main__`, lambdas, closures, local functions, modules that are not found by name) goes by value.
-2. cloudpickle does not know Triton's kernels, functions of `jax.jit` and meshes of devices: see `rebuild`.
-3. Nothing here imports jax or triton. Their objects are recognized by their class.
+An object that a worker can import is pickled by reference, and its file becomes one of the dependencies of the answer.
+Everything else is pickled by value: `__main__`, lambdas, closures, local functions, and modules that a worker does not
+find by name. cloudpickle does not know Triton's kernels, functions of `jax.jit` and meshes with devices;
+`live_functions` has the functions that rebuild them.
+
+This module imports neither jax nor triton; it recognizes their objects by class.
 """
 
 import io
@@ -18,17 +20,15 @@ from typing import Any, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
-from ligerdiag.compile.cases.function_file import find_reference, list_unimportable
-from ligerdiag.compile.cases.rebuild import (
-    MAXIMUM_VALUE_BYTES,
-    build_arg,
+from ligerdiag.compile.cases.array_records import MAXIMUM_VALUE_BYTES, build_arg, is_array, record_array
+from ligerdiag.compile.cases.live_functions import (
+    build_abstract_mesh,
     build_jitted,
     build_kernel,
-    build_mesh,
     find_object,
+    find_reference,
     has_shardings,
-    is_array,
-    record_array,
+    list_unimportable,
 )
 from ligerdiag.errors import InputError, is_project_file
 from ligerdiag.model.case import Case
@@ -39,7 +39,7 @@ _KERNEL_OPTIONS = (
 _PROTOCOL = 5
 
 type PytreeClass = tuple[type[Any], tuple[Any, Any] | None, tuple[Any, Any] | None]
-"""A class, and the fields of a dataclass, or functions that flatten and unflatten it."""
+"""A class, and the fields of a dataclass or the functions that flatten and unflatten it."""
 
 _library: Any = cloudpickle
 _Pickler: Any = _library.Pickler
@@ -47,7 +47,7 @@ _register = Lock()
 
 
 class FunctionPickler(_Pickler):
-    """Pickles by 1 and 2 above, and collects the files that define what it pickled by value."""
+    """Pickles as the module says, and collects the files that define what was pickled by value."""
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
         inherited: Any = super()
@@ -58,14 +58,14 @@ class FunctionPickler(_Pickler):
         self._by_value = by_value
 
     def reducer_override(self, obj: Any) -> Any:
-        """Pickles an object that is not of pickle's own types; pickle calls this for each of them."""
+        """Reduces an object that is not of pickle's own types; pickle calls this for each of them."""
         match _name_class(obj):
             case "triton.JITFunction" | "triton.InterpretedFunction" | "jaxlib.PjitFunction":
                 return self._refer(obj) or self._reduce_wrapped(obj)
             case "triton.Autotuner" | "triton.Heuristics":
                 return self._refer(obj) or NotImplemented
             case "jax.Mesh" | "jax.AbstractMesh":
-                return build_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names))
+                return build_abstract_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names))
             case _:
                 pass
         if isinstance(obj, type):
@@ -79,7 +79,7 @@ class FunctionPickler(_Pickler):
         return NotImplemented if reference is None else (find_object, reference)
 
     def _refer(self, obj: Any) -> Any:
-        """Refers to an object by its own name, else by that of the function inside: an autotuner has none."""
+        """Refers to an object by its own name, otherwise by that of the function inside: an autotuner has none."""
         reference = find_reference(obj, self._by_value)
         if reference is None:
             inner = find_reference(getattr(obj, "fn", None), self._by_value)
@@ -110,15 +110,15 @@ class Pickled:
 
     data: bytes
     files: frozenset[str]
-    """Those of the project that define what went by value."""
+    """Files of the project that define what was pickled by value."""
     classes: tuple[type[Any], ...]
-    """Those that went by value."""
+    """Classes that were pickled by value."""
 
 
 def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = FunctionPickler) -> Pickled:
-    """Pickles the object; InputError that names what cannot be pickled.
+    """Pickles the object. Raises InputError, which names what cannot be pickled.
 
-    root: absolute path of the folder that the worker's imports start from.
+    root: absolute path of the folder from which the worker imports.
     """
     unimportable = list_unimportable(root)
     by_value = frozenset(module.__name__ for module in unimportable)
@@ -135,14 +135,15 @@ def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = Fu
 
 
 def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
-    """Returns how to register in another process those of the classes that are pytree nodes."""
+    """Returns, for each class that is a pytree node, how to register it in another process."""
     registry: Any = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
     return [_describe_pytree_class(kind, registry[kind]) for kind in dict.fromkeys(classes) if kind in registry]
 
 
 def settle_class_names(data: bytes, classes: Iterable[type[Any]]) -> bytes:
-    """Returns the pickles with names of the classes that hang on the content alone: cloudpickle draws them anew in each
-    process."""
+    """Returns the pickles with class names that depend only on the content, because cloudpickle chooses random ones in
+    each process.
+    """
     names: Mapping[type[Any], str] = getattr(_library.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", {})
     drawn = [names[kind].encode() for kind in dict.fromkeys(classes) if kind in names]
     blank = data
@@ -163,7 +164,7 @@ def _describe_pytree_class(kind: type[Any], entry: Any) -> PytreeClass:
 
 
 def _read_jit_options(jitted: Any) -> dict[str, Any]:
-    """Returns the options of `jax.jit` that matter inside of another one."""
+    """Returns the options of `jax.jit` that matter inside another `jax.jit`."""
     if has_shardings(jitted):
         raise InputError(
             f"`{jitted.__name__}` has shardings of its own and is defined where a worker cannot import it:"
@@ -176,7 +177,7 @@ def _read_jit_options(jitted: Any) -> dict[str, Any]:
 
 @contextmanager
 def _pickled_by_value(modules: tuple[ModuleType, ...]) -> Generator[None]:
-    """cloudpickle keeps one list of them for the whole process."""
+    """Registers the modules with cloudpickle inside the context; cloudpickle has one list per process."""
     with _register:
         known: set[str] = set(_library.list_registry_pickle_by_value())
         new = [module for module in modules if module.__name__ not in known]
@@ -213,20 +214,20 @@ def _read_kernel_options(kernel: Any) -> Mapping[str, Any]:
 
 
 def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputError:
-    """Names the variable that is in the way, where the function's own variables tell."""
+    """Names the variable that cannot be pickled, if the function's own variables show it."""
     reason = " ".join(str(fault).split()) or type(fault).__name__
     if not isinstance(value, Case):
-        return InputError(f"one of them cannot be handed to a worker: {reason}")
+        return InputError(f"one of them cannot be passed to a worker: {reason}")
     for name, used in _list_variables(value.function):
         try:
             FunctionPickler(io.BytesIO(), by_value).dump(used)
         except Exception:
             return InputError(
-                f"`{value.name}` uses `{name}`, a {type(used).__name__}, which cannot be handed to a worker ({reason}):"
+                f"`{value.name}` uses `{name}`, a {type(used).__name__}, which cannot be passed to a worker ({reason}):"
                 f" leave it out of the function, or write a case file, see `ligerdiag init`"
             )
     return InputError(
-        f"`{value.name}` cannot be handed to a worker ({reason}): write a case file, see `ligerdiag init`"
+        f"`{value.name}` cannot be passed to a worker ({reason}): write a case file, see `ligerdiag init`"
     )
 
 
@@ -249,7 +250,7 @@ def _is_full(cell: Any) -> bool:
 
 
 class ArgumentPickler(FunctionPickler):
-    """Pickles any pytree of arrays; `meshes` has those that they lie on."""
+    """Pickles any pytree of arrays; `meshes` has the meshes of these arrays."""
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
         super().__init__(stream, by_value)
@@ -257,7 +258,7 @@ class ArgumentPickler(FunctionPickler):
         self._float_bytes = MAXIMUM_VALUE_BYTES
 
     def reducer_override(self, obj: Any) -> Any:
-        """Returns the record of an array, to be pickled instead of it."""
+        """Returns the record of an array, which is pickled instead of the array."""
         if not is_array(obj):
             return super().reducer_override(obj)
         record = record_array(obj, self._float_bytes)

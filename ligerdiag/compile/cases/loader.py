@@ -1,19 +1,23 @@
-"""Worker side: imports the file or module that defines cases, and knows which of the project's files that depends on.
+"""Imports the file or module that defines cases, or unpickles a live function, and lists the project's files that it
+read.
 
-1. One source at a time: before another source, or after a change of any file, the project's modules are dropped and
-   imported anew. So an answer depends on the files as they are, and on no file that only another source imports. Workers
-   do not even that: each loads one source, once, see `CaseLoader`.
-2. The source's root is the working directory and the first entry of sys.path, the user's PYTHONPATH follows, its own
-   folder is the last entry. Before there is a loader none of the three is there (see `toolchain`, 5). jax, jax_triton and
-   triton are imported before: a `triton.py` in the project does not hide them.
-3. No bytecode is written into the project.
+A loader holds one source at a time. Before it loads another source, or after any file changed, it drops the project's
+modules and imports them anew, so an answer depends on the current files only. A compile worker does not even do that:
+it loads one source, once (see `CaseLoader`).
+
+The source's root is the working directory and the first entry of sys.path; the user's PYTHONPATH follows, and the
+source's own folder is the last entry. None of the three is there before the loader is used (see
+`toolchains.toolchain`). jax, jax_triton and triton are imported earlier, so a `triton.py` in the project does not hide
+them. No bytecode is written into the project.
 """
 
 import importlib
 import importlib.util
+import io
 import json
 import linecache
 import os
+import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +29,8 @@ from types import FunctionType, ModuleType
 from typing import Any, cast
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
-from ligerdiag.compile.cases.settled import forget_live_case, list_live_files, load_live_case, settle_case
+from ligerdiag.compile.cases.live_functions import forget_kernels, read_function_file, register_pytree_class
+from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.errors import (
     CaseError,
     InputError,
@@ -43,10 +48,11 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
-    """Returns the sha256 of the arguments' records and of the identity of the case's reference.
+    """Returns the sha256 of the records of the arguments and of the identity of the case's reference.
 
-    Equal for two cases only when both are known to be equal: a reference that cannot be told from another (a closure, a
-    method) counts as the case's own. is_live: every other one does so, too, as its file need not say what it does.
+    It is equal for two cases only if both are known to be equal: a reference that cannot be identified (a closure, a
+    method) counts as this case's own. is_live: every reference that is not None counts as its own, because its file
+    need not contain it.
     """
     own = f"of {source}::{case.id}"
     reference = "none" if case.reference is None else ("" if is_live else _describe_function(case.reference)) or own
@@ -55,7 +61,7 @@ def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
 
 
 def _describe_function(function: Callable[..., Any]) -> str:
-    """Place and name, with the values that are bound to it; empty when these do not say which function it is."""
+    """Returns the function's place and name with its bound values; empty if these do not identify it."""
     if isinstance(function, partial):
         bound = cast("partial[Any]", function)
         parts = (_describe_function(bound.func), _describe_value(bound.args), _describe_value(bound.keywords))
@@ -68,7 +74,7 @@ def _describe_function(function: Callable[..., Any]) -> str:
 
 
 def _describe_value(value: object) -> str:
-    """Returns the value as text that is the same in each process; empty when it has none."""
+    """Returns the value as text that is the same in each process; empty if it has none."""
     match value:
         case Arg(draw=Draw() | Values()):
             return repr(value)
@@ -90,9 +96,9 @@ class CaseLoader:
     """Holds the cases of the source that was loaded last."""
 
     def __init__(self, *, once: bool = False) -> None:
-        """once: UsedWorkerError instead of a second source, or of the same one after a change of its files.
+        """once: raise UsedWorkerError for a second source, and for the same one after its files changed.
 
-        Dropping modules takes back nothing that they did to others: a rebound function, a setting of JAX's.
+        Dropping a module does not undo what it did to others, such as a rebound function or a setting of JAX.
         """
         self._once = once
         self._is_used = False
@@ -102,7 +108,7 @@ class CaseLoader:
         self._hashes: dict[str, str] = {}
 
     def load(self, source: Source) -> dict[str, Case]:
-        """Returns the source's cases by id; InputError or CaseError in one line when it has none or does not import."""
+        """Returns the source's cases by id. Raises InputError if it has none, CaseError if it does not import."""
         if source == self._source and self._is_current():
             return self._cases
         if self._once and self._is_used:
@@ -123,14 +129,16 @@ class CaseLoader:
         return cases
 
     def find_case(self, source: Source, case_id: str) -> Case:
-        """Returns one case, settled; what `load` raises, and InputError where the source has no such case any more."""
+        """Returns one case, normalized. Raises as `load` does, and InputError if the source no longer has the case."""
         case = self.load(source).get(case_id)
         if case is None:
             raise InputError(f"`{source}` has no case `{case_id}` any more")
-        return settle_case(case)
+        return normalize_case(case)
 
     def compute_dependencies(self) -> dict[str, str]:
-        """Files of the project that are imported by now, to their sha256 when they were first seen here."""
+        """Returns the project's files that have been imported, with the sha256 that each had when it was first seen
+        here.
+        """
         files = {str(Path(file).resolve()) for file in list_project_modules().values()}
         if self._source is not None and self._source.file:
             files.add(self._source.file)
@@ -158,7 +166,9 @@ class CaseLoader:
 
 
 def _compute_path() -> list[str]:
-    """What follows the source's root; the programs that a case starts get the user's PYTHONPATH back."""
+    """Returns the entries of sys.path after the source's root. Programs that a case starts get the user's PYTHONPATH
+    back.
+    """
     added = list_case_path()
     if added:
         os.environ["PYTHONPATH"] = os.pathsep.join(added)
@@ -192,7 +202,7 @@ def _describe_expected(expected: str | Mapping[str, str]) -> str | dict[str, str
 
 def _read_cases(source: Source) -> object:
     if source.pickled:
-        return _load_live_case(source)
+        return _read_live_case(source)
     if source.module:
         module_name, name = source.module.split(":")
         module = _import(source, module_name)
@@ -208,7 +218,7 @@ def _read_cases(source: Source) -> object:
     return getattr(module, found[0])
 
 
-def _load_live_case(source: Source) -> Case:
+def _read_live_case(source: Source) -> Case:
     try:
         return load_live_case(source)
     except LigerdiagError:
@@ -225,14 +235,16 @@ def _index_cases(value: object, source: Source) -> dict[str, Case]:
             raise InputError(f"expected a Case in `{source}` but got a {type(item).__name__}")
         if item.id in cases:
             raise InputError(f"`{source}` defines the case `{item.id}` twice: give them different params")
-        cases[item.id] = item if source.pickled else _settle(item)
+        cases[item.id] = item if source.pickled else _try_normalize(item)
     return cases
 
 
-def _settle(case: Case) -> Case:
-    """Returns the case as it is compiled; one that cannot be is left as it is, and says why when it is looked for."""
+def _try_normalize(case: Case) -> Case:
+    """Returns the case as it is compiled. A case that cannot be normalized is returned unchanged; `find_case` reports
+    why.
+    """
     try:
-        return settle_case(case)
+        return normalize_case(case)
     except LigerdiagError:
         return case
 
@@ -250,8 +262,7 @@ def _import_file(source: Source) -> ModuleType:
 
 
 def _is_found(source: Source, name: str, file: Path) -> bool:
-    """Returns whether the name leads to the file: a package elsewhere hides a folder of the same name without
-    `__init__.py`."""
+    """Whether the name leads to the file: a package elsewhere hides a folder of the same name without `__init__.py`."""
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
@@ -262,7 +273,7 @@ def _is_found(source: Source, name: str, file: Path) -> bool:
 
 
 def _import_under_own_name(source: Source, file: Path) -> ModuleType:
-    """For a file whose name is no identifier, or is taken by another module."""
+    """Imports a file whose name is no identifier or belongs to another module."""
     name = f"ligerdiag_case_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -288,8 +299,7 @@ def _import(source: Source, name: str) -> ModuleType:
 
 
 def _explain(source: Source, fault: BaseException) -> LigerdiagError:
-    """Turns a fault into an error. Keeps the text of ligerdiag's own errors about a Case or an Arg, after their
-    line."""
+    """Turns a fault into an error. The text of ligerdiag's own errors about a Case or an Arg stays, after their line."""
     traceback.print_exception(fault)
     if isinstance(fault, LigerdiagError):
         return InputError(f"{find_place(fault) or source}: {fault}")
@@ -297,10 +307,11 @@ def _explain(source: Source, fault: BaseException) -> LigerdiagError:
 
 
 def _project_namespaces() -> list[str]:
-    """Packages without an `__init__.py` all of whose folders are the project's; and what such a one has left behind.
+    """Returns the packages without `__init__.py` all of whose folders are the project's, and the remains of such
+    packages.
 
-    A namespace that an installed package shares stays, for what is installed below it reads its path there: Python looks
-    for the project's part anew by itself.
+    A namespace that an installed package shares stays, because installed packages below it read their path from it;
+    Python finds the project's part again by itself.
     """
     return [
         name
@@ -318,10 +329,62 @@ def _is_of_project(path: Iterable[str]) -> bool:
 
 
 def list_project_modules() -> dict[str, str]:
-    """Returns the imported modules that are the project's own, to their files."""
+    """Returns the imported modules of the project with their files."""
     files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and name != "__main__" and is_project_file(file) and Path(file).is_absolute():
-            files[name] = file  # a module that gives itself a relative path has no file that could be looked at
+            files[name] = file  # a module that gives itself a relative path has no file to read
     return files
+
+
+_settings: dict[str, object] = {}
+"""The settings of `jax.config` before those of the live function's process were applied."""
+
+
+def list_live_files(source: Source) -> tuple[str, ...]:
+    """Returns the files that the case depends on besides those that it imports."""
+    state, _ = read_function_file(Path(source.pickled))
+    return (source.pickled, *(file for file in state.files if Path(file).is_file()))
+
+
+def load_live_case(source: Source) -> Case:
+    """Applies the state of the caller's process and unpickles the case. Raises InputError, and any exception of the
+    user's modules.
+    """
+    state, pickled = read_function_file(Path(source.pickled))
+    python = "{}.{}".format(*sys.version_info)
+    if state.python != python:
+        raise InputError(
+            f"`{source}` was made by Python {state.python} and the toolchain has Python {python}:"
+            f" write it as a case in a file, see `ligerdiag init`"
+        )
+    sys.path += [folder for folder in state.path if folder not in sys.path]
+    _apply_settings(state.settings)
+    stream = io.BytesIO(pickled)
+    arguments: Any = pickle.load(stream)
+    case: Case = pickle.load(stream)
+    for kind, fields, functions in pickle.load(stream):
+        register_pytree_class(kind, fields, functions)
+    return normalize_case(replace(case, args=arguments), frozenset(state.donated))
+
+
+def forget_live_case() -> None:
+    """Undoes the effects of `load_live_case` on this process."""
+    forget_kernels()
+    if _settings:
+        _update_settings(_settings)
+        _settings.clear()
+
+
+def _apply_settings(settings: Mapping[str, object]) -> None:
+    config: Any = importlib.import_module("jax").config
+    changed = {name: value for name, value in settings.items() if getattr(config, name, value) != value}
+    _settings.update({name: getattr(config, name) for name in changed})
+    _update_settings(changed)
+
+
+def _update_settings(settings: Mapping[str, object]) -> None:
+    config: Any = importlib.import_module("jax").config
+    for name, value in settings.items():
+        config.update(name, value)

@@ -1,14 +1,14 @@
-"""Selectors: how a user names cases.
+"""Parses selectors, by which a user names cases.
 
 | selector | cases |
 |---|---|
-| none | all of the folder `cases`: of the working directory, else of the nearest folder above it in the same project |
+| none | all of the folder `cases` in the working directory, or in the nearest folder above it in the same project |
 | `file.py`, `folder` | all of that file, or of the folder's files that define CASE or CASES |
 | `file.py::ID`, `folder::ID` | those of them with that id |
 | `module:name` | the Case, or the Cases, of that name in an importable module |
 | `ID` | those of the folder `cases` with that id |
 
-ID is an id or a glob. Only `*` and `?` are special in it: brackets stand for themselves, as ids are full of them.
+ID is an id or a glob in which only `*` and `?` are special: brackets match themselves, because ids are full of them.
 """
 
 import ast
@@ -33,25 +33,25 @@ _MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """One selector, resolved to the sources that are to be read."""
+    """One selector, resolved to the sources to read."""
 
     text: str
     sources: tuple[Source, ...]
     pattern: str
     """Glob over ids; `*` for all."""
     place: str
-    """The place where the pattern is looked for, for messages."""
+    """The place in which ids are matched, for messages."""
 
 
 def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Selection, ...]:
-    """Resolves selectors against `directory`; InputError when a file or folder is not there."""
+    """Resolves selectors against `directory`. Raises InputError if a file or folder does not exist."""
     if not selectors:
         return (_select_folder("", "*", directory),)
     return tuple(_parse_selector(text, directory) for text in selectors)
 
 
 def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ...]]) -> tuple[CaseSpec, ...]:
-    """Returns the cases that the selection means, in the order of their sources; InputError when there is none."""
+    """Returns the cases that the selection matches, in the order of their sources. Raises InputError if there is none."""
     known = [case for source in selection.sources for case in cases[source]]
     pattern = compile_glob(selection.pattern)
     chosen = tuple(case for case in known if pattern.fullmatch(case.id))
@@ -67,14 +67,15 @@ def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ..
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Returns a glob in which only `*` and `?` are special."""
+    """Returns the pattern of a glob in which only `*` and `?` are special."""
     special = {"*": ".*", "?": "."}
     return re.compile("".join(special.get(character, re.escape(character)) for character in pattern), re.DOTALL)
 
 
 def find_root(file: Path) -> Path:
-    """Returns the folder that a case file's imports start from: the nearest one with a pyproject.toml, else the file's
-    own."""
+    """Returns the folder from which a case file's imports start: the nearest one with a pyproject.toml, otherwise the
+    file's own.
+    """
     return next((folder for folder in file.parents if (folder / "pyproject.toml").is_file()), file.parent)
 
 
@@ -120,8 +121,7 @@ def _select_folder(text: str, pattern: str, directory: Path) -> Selection:
 
 
 def _list_project_folders(directory: Path) -> tuple[Path, ...]:
-    """Returns the folder and those above it up to the nearest with a pyproject.toml; the folder alone where none has
-    one."""
+    """Returns the folder and those above it, up to the nearest with a pyproject.toml; the folder alone if none has one."""
     folders = (directory.resolve(), *directory.resolve().parents)
     last = next((number for number, folder in enumerate(folders) if (folder / "pyproject.toml").is_file()), 0)
     return folders[: last + 1]
@@ -146,8 +146,9 @@ def _select_path(text: str, place: str, pattern: str, directory: Path) -> Select
 
 
 def _defines_cases(file: Path) -> bool:
-    """Returns whether the file binds CASE or CASES at its top; true when it cannot be parsed, so that its import
-    reports why."""
+    """Whether the file binds CASE or CASES at its top level; true if it cannot be parsed, so that its import reports
+    why.
+    """
     try:
         return _binds_cases(file.read_bytes())
     except OSError:
@@ -156,7 +157,7 @@ def _defines_cases(file: Path) -> bool:
 
 @lru_cache(maxsize=1024)
 def _binds_cases(text: bytes) -> bool:
-    """Each selector asks for all files of its folder."""
+    """Whether this source text does so; cached, because each selector asks about all files of its folder."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):

@@ -1,1 +1,1 @@
-"""Worker side: traces, tags, lowers and compiles one case, and writes down its kernel calls."""
+"""Traces, tags, lowers and compiles a case in a worker, and records what its author intends."""

@@ -1,14 +1,13 @@
-"""Worker side: gives each kernel call of the user's code, and each access to a Ref, a name that it keeps through all that
-JAX does with it.
+"""Gives each kernel call and each access to a Ref a name that survives JAX's transformations.
 
-1. The name is a scope of JAX's name stack around the bind, `ld_call_` and eight digits. The stack goes with an equation
-   wherever JAX copies, splits, moves or transposes it, and ends as the name of the operation's MLIR location.
-2. The digits are a hash of the Python stack: files, lines, and the position in the bytecode, which tells two calls on one
-   line apart, and the callers, which tell two callers of a library's function apart. Two traces of one program give a call
-   one name. The calls of a Python loop have one name; which of them is which, their order says.
-3. What JAX binds again has the name already, and gets no other one.
-4. The names are dropped from the module before it is compiled: the program is not changed by them.
-5. In a kernel of Pallas, whose operands are Refs in a memory space, nothing has a name.
+The name is a scope of JAX's name stack around the bind: `ld_call_` and eight digits. The name stack stays with an
+equation when JAX copies, splits, moves or transposes it, and ends up in the operation's MLIR location. Names are
+removed from the module before it is compiled, so they do not change the program.
+
+The digits are a hash of the Python stack: files, lines and the position in the bytecode. So two calls on one line have
+two names, and so have calls of a library's function from two callers; two traces of one program give a call the same
+name. The calls of a Python loop share a name, and only their order distinguishes them. An equation that JAX binds again
+keeps its name. Nothing is named inside a Pallas kernel, whose operands are Refs in a memory space.
 """
 
 import importlib
@@ -27,15 +26,15 @@ import jax
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.call_records import RefStore
-from ligerdiag.compile.lowering.call_forms import get_type
-from ligerdiag.compile.lowering.recomputed import STORED, read_form
+from ligerdiag.compile.lowering.intent_jax import STORED, read_form
+from ligerdiag.compile.lowering.jax_versions import get_type
 from ligerdiag.compile.lowering.tags import (
     drop_call_name,
-    put_location,
     read_call_name,
     read_name,
     read_tag,
     rename_location,
+    set_location,
     strip_tag,
     walk_operations,
 )
@@ -43,14 +42,16 @@ from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
 _OWN = ("jax", "jaxlib", "ligerdiag")
-"""Packages whose frames may differ between two traces of one program, as those of Python's library may."""
+"""Packages whose frames are left out, because they may differ between two traces of one program; so may those of
+Python's library.
+"""
 
 
 @contextmanager
 def name_calls(primitives: Sequence[Any], *, marks_stores: bool = False) -> Generator[dict[str, SourceLine]]:
-    """Names every bind of the primitives inside the context, and every access to a Ref; yields each name's line.
+    """Names every bind of the primitives and every access to a Ref inside the context; yields the line of each name.
 
-    marks_stores: what is stored into a Ref is copied, for `find_stores`.
+    marks_stores: copy each value that is stored into a Ref, for `find_stores`.
     """
     sites: dict[str, SourceLine] = {}
     every = [*primitives, *_find_accesses()]
@@ -68,7 +69,7 @@ def name_calls(primitives: Sequence[Any], *, marks_stores: bool = False) -> Gene
 
 
 def find_stores(module: Any, sites: Mapping[str, SourceLine]) -> tuple[RefStore, ...]:
-    """Returns the marked stores of a tagged module. sites: the lines of their names."""
+    """Returns the marked stores of a tagged module. sites: the lines of the names."""
     found: list[RefStore] = []
     for operation in walk_operations(module.operation):
         name = read_name(operation.location) or ""
@@ -78,11 +79,11 @@ def find_stores(module: Any, sites: Mapping[str, SourceLine]) -> tuple[RefStore,
 
 
 def drop_call_names(module: Any) -> None:
-    """Takes the names out of the locations of the module's operations, in place."""
-    for operation in reversed(list(walk_operations(module.operation))):  # inner ones first: see `put_location`
+    """Removes the names from the locations of the module's operations, in place."""
+    for operation in reversed(list(walk_operations(module.operation))):  # inner ones first: see `set_location`
         name = read_name(operation.location) or ""
         if read_call_name(name):
-            put_location(operation, rename_location(operation.location, drop_call_name(name), module.context))
+            set_location(operation, rename_location(operation.location, drop_call_name(name), module.context))
 
 
 def _name_bind(bind: Callable[..., Any], sites: dict[str, SourceLine], *, marks: bool) -> Callable[..., Any]:
@@ -118,7 +119,7 @@ _ACCESSES = ("ref_p", "freeze_p", "get_p", "swap_p", "addupdate_p")
 
 
 def _identify_call() -> tuple[str, SourceLine | None]:
-    """Returns the name of the call that the user's code makes now, and its line."""
+    """Returns the name and the line of the call that the user's code is making."""
     frames = [one for one in _iterate_callers(inspect.currentframe()) if not _is_own(one.f_code.co_filename)]
     text = "\n".join(f"{one.f_code.co_filename}:{one.f_lineno}:{one.f_lasti}" for one in frames)
     site = next((one for one in frames if is_project_file(one.f_code.co_filename)), None)

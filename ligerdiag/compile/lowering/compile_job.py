@@ -1,18 +1,20 @@
-"""Worker side: makes the artifact of one case.
+"""Makes the artifact of one case.
 
-1. The key begins with a hash of everything that decides what is compiled: the program (StableHLO with tags and
-   locations), the same as its author means it, its names, its calls, target, toolchain, flags, ties, the environment and
-   the settings of JAX at that time, and ligerdiag's own source for it. It ends with a hash of the names that the artifact
-   bears: of its case, file, target and toolchain.
-2. An artifact does not depend on what the worker or the cache had before, except for the measured seconds.
-3. A complete artifact with that key is reused, whichever process made it. So are the files of one whose key begins in
-   the same way: another case has the very same program. Otherwise the artifact is made in a directory of its own and
-   moved into place when it is complete.
-4. XLA starts a ptxas for each kernel, after the schedule and the buffer assignment, and after the thunks. What is
-   compiled for a GPU that is only described never runs: a script in the place of ptxas and nvlink writes empty files,
-   which is 40 percent of the processor time of a compile less.
-5. Nor does XLA tune there: it would only compile each fusion to see whether it compiles, and LLVM optimises nothing. Where
-   a product has no configuration that XLA takes untried, the program is compiled once more and tuned.
+The key of an artifact has two hashes. The first covers everything that decides what is compiled: the program (StableHLO
+with tags and locations), the same program as its author intends it, its names and calls, target, toolchain, flags,
+ties, the environment and the settings of JAX at that time, and ligerdiag's own sources. The second covers the names in
+the artifact: those of its case, file, target and toolchain. Except for measured seconds, an artifact does not depend on
+what the worker or the cache did before.
+
+A complete artifact with the same key is reused, whichever process made it. If only the first hash is equal, another
+case has the same program and its files are copied. Otherwise the artifact is made in a directory of its own and moved
+into place when it is complete.
+
+For a target that is only described, nothing runs, so compiling skips what only running needs. XLA starts a ptxas for
+each kernel, after schedule, buffer assignment and thunks; scripts instead of ptxas and nvlink write empty files, which
+saves 40 percent of the processor time. XLA does not autotune either, since it would only compile each fusion to see
+whether it compiles, and LLVM does not optimize. If a product has no configuration that XLA accepts untried, the program
+is compiled once more, with autotuning.
 """
 
 import json
@@ -53,10 +55,11 @@ from ligerdiag.artifacts.artifact import (
 from ligerdiag.artifacts.cache import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
 from ligerdiag.compile.cases.arguments import build_mesh
-from ligerdiag.compile.cases.backend_answers import answer_as, drop_host_callbacks, import_as
+from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
-from ligerdiag.compile.lowering.kernel_calls import find_live_tags, settle_calls
-from ligerdiag.compile.lowering.lowering import LoweredCase, assume_capability, convert_to_hlo, lower_case
+from ligerdiag.compile.lowering.jax_versions import assume_capability
+from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
+from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.custom_calls import PARTITIONED
@@ -68,14 +71,15 @@ _PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))
 
 
 def compute_settings() -> dict[str, str]:
-    """Each setting of `jax.config`, by name; of one that is no plain value, its type."""
+    """Returns each setting of `jax.config` by name; for a setting that is no plain value, its type."""
     config: Any = jax.config
     return {name: _render(getattr(config, name, value)) for name, value in sorted(config.values.items())}
 
 
 def compute_environment() -> dict[str, str]:
-    """Returns the variables that can change what is compiled, without PYTHONPATH, which the worker itself was started
-    with."""
+    """Returns the variables that can change what is compiled, except PYTHONPATH, with which the worker itself was
+    started.
+    """
     return {name: value for name, value in compute_important_environment().items() if name != "PYTHONPATH"}
 
 
@@ -89,21 +93,23 @@ _REMEDIES: Mapping[str, Mapping[str, Flag]] = {
     "No FFI handler registered": {"xla_gpu_mock_custom_calls": True},
     "No supported config found": {_TUNING: _USUAL_TUNING},
 }
-"""From what XLA says to the options with which it compiles all the same. The schedule is made before XLA asks for the
-function behind a custom call, which the program's own library brings. For the second see 5."""
+"""A part of XLA's message to the options with which the program compiles nevertheless. XLA makes the schedule before it
+asks for the function of a custom call, which the program's own library provides. The second enables autotuning.
+"""
 _HEAD_START = 0.3
-"""Seconds until JAX has handed a large program to XLA, which compiles it without Python's lock: the conversion of the
-program as traced holds the lock, and runs beside XLA from then on."""
+"""Seconds until JAX has passed a large program to XLA, which compiles it without Python's lock. The translation of the
+program as traced holds the lock, and runs beside XLA from then on.
+"""
 PASSES_FLAG = "xla_dump_hlo_pass_re"
 _OPTIMIZED = "gpu_after_optimizations.hlo.pb"
 
 
 def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> CompileAnswer:
-    """Answers the request; every LigerdiagError is in one line, with the traceback in the log."""
+    """Answers the request. Each LigerdiagError is one line; the traceback is in the log."""
     with import_as(request.description, build_mesh({}, request.description).devices.flat):
         loader.load(request.source)
     case = loader.find_case(request.source, request.case_id)
-    begin = _compute_size(log)
+    begin = _measure_log(log)
     program = lower_case(case, request.description, request.compute_capability, ties=request.ties)
     key = compute_key(request, program, loader.compute_dependencies())
     store = Path(request.artifacts)
@@ -118,10 +124,11 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
 
 
 def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Mapping[str, str]) -> str:
-    """See 1 above.
+    """Returns the key of the artifact.
 
-    dependencies: files of the project to their sha256. The program does not show the function that a `custom_partitioning`
-    is on the shards, and names it by an address, which a function of another case may have.
+    dependencies: files of the project to their sha256. They are part of the key if the program has a
+    `custom_partitioning`: the program does not contain its function on the shards and names it by an address, which a
+    function of another case may have.
     """
     names = (request.case_id, str(request.source), request.target, request.toolchain)
     parts = (
@@ -147,7 +154,8 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
 
 
 def _copy_artifact(same: Artifact, request: CompileRequest, key: str) -> bool:
-    """Fills the request's scratch directory with the files of an artifact of the same program, under the request's names.
+    """Fills the request's scratch directory with the files of an artifact of the same program, under the request's
+    names.
 
     Returns whether that worked: another process may remove the artifact at any time.
     """
@@ -172,10 +180,11 @@ def _copy_artifact(same: Artifact, request: CompileRequest, key: str) -> bool:
 def make_artifact(
     request: CompileRequest, program: LoweredCase, key: str, log: Path, begin: int = 0, *, runs: bool = False
 ) -> Any:
-    """Compiles and fills the request's scratch directory; returns the `jax.stages.Compiled`. Raises CompileError.
+    """Compiles the program and fills the request's scratch directory; returns the `jax.stages.Compiled`. Raises
+    CompileError.
 
-    begin: where the case's own part of the log begins. What an import says is in the log of the job that came first.
-    runs: whether it is compiled for GPUs of this machine, where it will run.
+    begin: where the case's own part of the log begins; the output of an import is in the log of the first job. runs:
+    whether the program is compiled for GPUs of this machine, on which it will run.
     """
     directory = Path(request.scratch)
     dump = directory / "dump"
@@ -186,7 +195,7 @@ def make_artifact(
     try:
         compiled, compile_seconds, opaque = _compile(program, request, dump, runs)
     finally:
-        beside.cancel()  # nothing, once it runs
+        beside.cancel()  # has no effect once it runs
         beside.join()
     if opaque:
         program = program.without_bodies(opaque)
@@ -194,13 +203,13 @@ def make_artifact(
     unoptimized, optimized, thunks = _find_dumped(dump)
     live = find_live_tags(unoptimized.read_bytes())
     live |= {step.tag for body in program.bodies if body.tag in live for step in body.steps}
-    calls = settle_calls(program.traced_calls, program.lowered_calls, live, program.dropped_calls)
+    calls = compute_kernel_calls(program.traced_calls, program.lowered_calls, live, program.dropped_calls)
     as_written = converted[0] if converted else convert_to_hlo(program.as_written)
     (directory / AS_WRITTEN).write_bytes(drop_module_id(as_written))
     if as_lowered := convert_to_hlo(program.as_lowered):
         (directory / AS_LOWERED).write_bytes(drop_module_id(as_lowered))
     if program.as_lowered and not (as_written and as_lowered) and not program.refs_trouble:
-        program = replace(program, refs_trouble="jaxlib cannot translate the program before and behind JAX")
+        program = replace(program, refs_trouble="jaxlib cannot translate the program as traced, or as lowered, to HLO")
     (directory / UNOPTIMIZED).write_bytes(drop_module_id(unoptimized.read_bytes()))
     (directory / OPTIMIZED).write_bytes(drop_module_id(optimized.read_bytes()))
     unoptimized.unlink()
@@ -218,13 +227,13 @@ def make_artifact(
     (directory / READERS).write_text(render_readers(program.readers), encoding="utf-8")
     provenance = _describe(request, program, compiled, key, compile_seconds)
     (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
-    _compute_size(log)
+    _measure_log(log)
     (directory / LOG).write_bytes(log.read_bytes()[begin:])
     return compiled
 
 
-def _compute_size(log: Path) -> int:
-    """Bytes that are in the log by now."""
+def _measure_log(log: Path) -> int:
+    """Returns the current size of the log in bytes."""
     sys.stdout.flush()
     sys.stderr.flush()
     return log.stat().st_size
@@ -233,7 +242,9 @@ def _compute_size(log: Path) -> int:
 def _compile(
     program: LoweredCase, request: CompileRequest, dump: Path, runs: bool
 ) -> tuple[Any, float, Collection[int]]:
-    """Returns the compiled program, the seconds that it took, and the tags of calls of other functions than the author's."""
+    """Returns the compiled program, the seconds that compiling took, and the tags of calls whose function differs from
+    the author's.
+    """
     options: dict[str, Flag] = {
         **({} if runs else _choose_quick_options()),
         **request.flags,
@@ -244,13 +255,13 @@ def _compile(
     started = perf_counter()
     path = os.environ.get("PATH", os.defpath)
     try:
-        if not runs:  # what a kernel call brings as PTX is assembled by that of PATH, whatever the option says
+        if not runs:  # the PTX of a kernel call is assembled by the ptxas on PATH, whatever the option says
             os.environ["PATH"] = os.pathsep.join((str(_find_assembler() / "bin"), path))
             drop_host_callbacks(program.lowered)
         compiled, opaque = None, list[int]()
         while compiled is None:
             try:
-                with tag_shards(program.bodies) as opaque, nullcontext() if runs else _answer(program, request):
+                with tag_shards(program.bodies) as opaque, nullcontext() if runs else _answering(program, request):
                     compiled = program.lowered.compile(compiler_options=options)
             except Exception as fault:
                 remedy = find_remedy(str(fault), options, request.flags)
@@ -266,14 +277,14 @@ def _compile(
 
 
 @contextmanager
-def _answer(program: LoweredCase, request: CompileRequest) -> Generator[None]:
-    """Answers what a `custom_partitioning` asks, whose function XLA has traced and lowered while it compiles."""
+def _answering(program: LoweredCase, request: CompileRequest) -> Generator[None]:
+    """Answers the queries of the function of a `custom_partitioning`, which XLA traces and lowers while it compiles."""
     with answer_as(program.assignment, request.description), assume_capability(request.compute_capability):
         yield
 
 
 def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
-    """Returns the options that help, unless they are set already or the user asked for others."""
+    """Returns the options that help, unless they are set already or the user chose others."""
     given = os.environ.get("XLA_FLAGS", "")
     for said, remedy in _REMEDIES.items():
         is_new = any(options.get(name) != value for name, value in remedy.items())
@@ -283,30 +294,28 @@ def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Fla
 
 
 def _choose_quick_options() -> dict[str, Flag]:
-    """Returns the options of 4 and 5; not those that are in the user's XLA_FLAGS."""
+    """Returns the options that skip machine code and autotuning, except those in the user's XLA_FLAGS."""
     given = os.environ.get("XLA_FLAGS", "")
     options = {**_QUICK, "xla_gpu_cuda_data_dir": str(_find_assembler())}
     return {name: value for name, value in options.items() if not re.search(rf"--{name}\b", given)}
 
 
 def _find_assembler() -> Path:
-    """Returns the folder whose bin/ has the stand-ins of 4."""
+    """Returns the folder whose bin/ has the scripts that replace ptxas and nvlink."""
     folder = Path(__file__).with_name("assembler")
     for name in ("ptxas", "nvlink"):
         if not os.access(folder / "bin" / name, os.X_OK):
-            raise CompileError(
-                f"`{folder / 'bin' / name}` cannot be run: make it executable, or install ligerdiag anew"
-            )
+            raise CompileError(f"`{folder / 'bin' / name}` cannot be run: make it executable, or reinstall ligerdiag")
     return folder
 
 
 def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
-    """Unoptimized and optimized module and thunks of the last module that was compiled: the program itself."""
+    """Returns unoptimized module, optimized module and thunks of the module that was compiled last: the program itself."""
     found = {
         int(path.name.split(".")[0].removeprefix("module_")): path for path in dump.glob(f"module_*.jit_*{_OPTIMIZED}")
     }
     if not found:
-        raise CompileError("XLA wrote no optimized module: is a flag in XLA_FLAGS in the way of the dump?")
+        raise CompileError("XLA wrote no optimized module: does a flag in XLA_FLAGS suppress the dump?")
     module = found[max(found)].name.split(".")[0]
     unoptimized = next(dump.glob(f"{module}.*before_optimizations.hlo.pb"), None)
     if unoptimized is None:
@@ -316,7 +325,7 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
 
 
 def _compute_environment(request: CompileRequest) -> dict[str, str]:
-    """Returns the environment that the parent knows, as the case's file has left it."""
+    """Returns the environment of the parent, as changed by the case's file."""
     path = {name: value for name, value in request.environment.items() if name == "PYTHONPATH"}
     return path | compute_environment()
 
@@ -326,7 +335,8 @@ def _compute_placements(
 ) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
     """Returns the placements of the inputs and of the outputs.
 
-    None of outputs where XLA does not say how it splits them, as before JAX 0.10: the schedule is judged, not replayed.
+    The latter is empty if XLA does not report how it splits the outputs, as before JAX 0.10: the schedule is judged,
+    not replayed.
     """
     leaves: Any = jax.tree_util.tree_leaves
     shapes = [leaf.shape for leaf in leaves(program.lowered.args_info)]
@@ -341,7 +351,7 @@ def _compute_placements(
 
 
 def _is_partitioned(request: CompileRequest, inputs: Sequence[Placement]) -> bool:
-    """Whether some input is split, and XLA's partitioner ran."""
+    """Whether an input is split and XLA's partitioner ran."""
     flags = [*map(str, request.flags.values()), request.environment.get("XLA_FLAGS", "")]
     is_split = any(shard != one.shards[0] for one in inputs for shard in one.shards)
     return is_split and not any("spmd-partitioning" in words for words in flags)

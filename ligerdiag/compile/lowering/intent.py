@@ -1,31 +1,35 @@
-"""Worker side: who means which value, decided while the function is traced, and HLO of the program exactly as traced.
+"""Records which version of a value the author means, while the function is traced, and translates the program to HLO
+exactly as traced.
 
-XLA's dump "before optimizations" is not that: on the way from StableHLO, MLIR's canonicalization has folded a reshape
-of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share storage
-with the old ones, and a kernel's write would be seen where it is not meant to be. So the program is translated once
-more, with an optimization barrier after each operation that could be folded into its operand. Barriers carry no tag. A
-kernel call, and any custom call that nothing needs, is marked as having side effects, so that it is not dropped.
+XLA's dump "before optimizations" is not the program as traced. On the way from StableHLO, MLIR's canonicalization folds
+a reshape of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share
+storage with the old ones, and a kernel's write would reach readers that the author does not mean. So the program is
+translated once more, with an optimization barrier after each operation that could be folded into its operand. Barriers
+have no tag. A kernel call, and any custom call without a reader, is marked as having side effects, so that it is not
+dropped.
 
-To JAX every value is constant, so its rules of differentiation may read a value long after the operation that made it.
-A kernel that overwrites its operand breaks that, and then "the value" is two things. A snapshot is a copy at the point
-of the program where the trace says which of them is meant:
-  1. Values that JAX's own rules save for the backward pass, at the moment when they save them: they mean the value as
-     it is then. The same holds for values that a custom_jvp rule saves: its operations read the bytes as they are when
-     the rule runs them.
-  2. Values that a custom_vjp's `bwd` returns, when it returns: the cotangent is the value at that moment, whatever its
-     author had kept it in.
-  3. The cotangents that `bwd` is called with: JAX may hand one cotangent to several rules, and each means that value.
-  4. Values that `jax.checkpoint` saves by a policy: as the operation made them.
-The residuals of a custom_vjp are the author's own references: `bwd` reads the bytes as they are when it reads.
-  5. A kernel call without used outputs still counts as called: JAX drops it, and its author meant what it overwrites.
-     That is how `jax.checkpoint` loses a kernel when it computes the forward pass again.
-  6. What the body of a scan returns of the slices that it takes, as it leaves them (see `stacked`).
-  7. An operation of a loop's body is done in each iteration, as long as the body calls kernels (see `invariants`).
-  8. `jnp.copy` and `jnp.array`: the copy is another value, and JAX lowers it to the array itself.
+To JAX every value is constant, so its differentiation rules may read a value long after the operation that made it. A
+kernel that overwrites its operand breaks that: the value then has two versions. A *snapshot* copies a value at the
+point of the program that says which version the author means:
 
-A snapshot is an operation of ours, an identity. It exists only in a second trace, from which the program as written is
-made (see `as_written`); the user's own trace is compiled. Only values of the shapes and dtypes that kernels are given
-are copied: no other value can be overwritten.
+- Values that JAX's own rules save for the backward pass, and those that a custom_jvp rule saves: the version at the
+  moment when they are saved.
+- Values that a custom_vjp's `bwd` returns: the version when `bwd` returns, wherever its author kept them.
+- Cotangents that are passed to `bwd`: JAX may pass one cotangent to several rules, and each means that value.
+- Values that `jax.checkpoint` saves by a policy: the version that their operation made.
+- Slices of a scan that its body returns: the version that the body leaves (`intent_jax.stack_slices`).
+- `jnp.copy` and `jnp.array`: the copy is another value, although JAX lowers it to the array itself.
+
+The residuals of a custom_vjp are references that the author keeps: `bwd` reads the bytes at the time when it runs.
+
+Two more rules keep calls and operations where the author has them. A kernel call without used outputs counts as a call,
+because its author means the operand that it overwrites; JAX drops it, for example when `jax.checkpoint` computes the
+forward pass again (`intent_jax.keep_calls`). An operation in the body of a loop that calls kernels runs in each
+iteration (`intent_jax.keep_in_loops`).
+
+A snapshot is an identity operation of ours. It exists only in a second trace, from which the program as written is made
+(`protect_as_written`); XLA compiles the user's own trace. Only values with the shapes and dtypes of kernels' operands
+are copied, because no other value can be overwritten.
 """
 
 import importlib
@@ -37,14 +41,15 @@ from typing import Any
 import jax
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.lowering.loops import keep_in_loops, stack_slices
-from ligerdiag.compile.lowering.recomputed import (
+from ligerdiag.compile.lowering.intent_jax import (
     CUSTOM,
     SNAPSHOT,
     Form,
     keep_calls,
+    keep_in_loops,
     pin_inputs,
     read_form,
+    stack_slices,
     watch_splits,
     wrapped,
 )
@@ -52,24 +57,24 @@ from ligerdiag.compile.lowering.tags import read_tag
 from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.module import ADDED_BARRIER
 
-_KEPT = frozenset({
+_NEVER_FOLDED = frozenset({
     "stablehlo.constant", "stablehlo.iota", "stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution",
     "stablehlo.reduce", "stablehlo.custom_call", "stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return",
     "stablehlo.optimization_barrier", "stablehlo.sort", "stablehlo.gather", "stablehlo.scatter", "stablehlo.tuple",
     "stablehlo.get_tuple_element", "stablehlo.composite", "stablehlo.create_token", "stablehlo.after_all",
     "stablehlo.partition_id", "stablehlo.replica_id",
 })  # fmt: skip
-"""Operations that no folding turns into one of their operands, or that are no operation on an array."""
+"""Operations that no folding replaces by one of their operands, or that do not operate on arrays."""
 _ENTERED = frozenset({
     "builtin.module", "func.func", "sdy.manual_computation", "stablehlo.case", "stablehlo.if", "stablehlo.while",
 })  # fmt: skip
-"""Operations whose regions are part of the program's flow."""
+"""Operations whose regions belong to the program's flow."""
 _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
-"""Operations that may have an effect whoever uses their results."""
+"""Operations that may have an effect whether or not their results are used."""
 
 
 def protect_as_written(module: Any) -> str:
-    """Text of a tagged StableHLO module in which nothing can be folded: `translate_to_hlo` makes HLO of it."""
+    """Returns the text of a tagged StableHLO module in which nothing can be folded; `translate_to_hlo` makes HLO of it."""
     with module.context:
         clone = module.operation.clone()
         _protect(clone.operation)
@@ -86,17 +91,17 @@ def _protect(operation: Any) -> None:
                 _protect(op)
                 if op.name == "stablehlo.custom_call" and (_carries_kernel(op) or _is_dead(op)):
                     op.attributes["has_side_effect"] = ir.BoolAttr.get(True)
-                if op.name.startswith("stablehlo.") and op.name not in _KEPT and len(op.results) == 1:
+                if op.name.startswith("stablehlo.") and op.name not in _NEVER_FOLDED and len(op.results) == 1:
                     _put_barrier(op, inner[position + 1])
 
 
 def _carries_kernel(call: Any) -> bool:
-    """Returns whether it is kept whoever uses it: the loop or function around it may be dead."""
+    """Whether the call is kept even if its results are unused: the loop or function around it may be dead."""
     return has_trait(ir.StringAttr(call.attributes["call_target_name"]).value, CallTrait.KERNEL_BY_NAME)
 
 
 def _is_dead(operation: Any) -> bool:
-    """Returns whether nothing that has an effect or ends the block uses its results, or what is computed from them."""
+    """Whether no operation that has an effect or ends the block uses its results, directly or through other operations."""
     seen, following = set[int](), [operation]
     while following:
         for user in (use.owner.operation for result in following.pop().results for use in result.uses):
@@ -125,55 +130,57 @@ def _put_barrier(operation: Any, following: Any) -> None:
 
 @dataclass(slots=True, eq=False)
 class IntentTrace:
-    """One trace under `mark_intent`; filled while it runs."""
+    """The notes and snapshots of one trace under `mark_intent`; filled while it runs."""
 
     forms: frozenset[Form] | None
-    """Of the values that are copied; None in a trace that copies nothing and takes notes only."""
+    """Forms of the values to copy; None for a trace that copies nothing and only takes notes."""
     kernel_forms: set[Form] = field(default_factory=set[Form])
-    """Of the operands of kernels."""
+    """Forms of the operands of kernels."""
     saved_forms: set[Form] = field(default_factory=set[Form])
-    """Forms of the values that would be copied, whatever kernels are given."""
+    """Forms of the values that would be copied if a kernel were given such a value."""
     in_shards: bool = False
     """Whether a kernel is called in a shard_map."""
     snapshots: int = 0
     is_whole: bool = False
-    """Whether the body of a loop is gone through that stays as it is, see `invariants`."""
+    """Whether JAX is processing the body of a loop that must not be split, see `intent_jax.keep_in_loops`."""
     _epoch: int = 0
-    """Counts the kernel calls: between two of them a value stands still."""
+    """Number of kernel calls so far: between two calls no value changes."""
     _known: dict[tuple[int, int, int], tuple[Any, Any, Any]] = field(
         default_factory=dict[tuple[int, int, int], tuple[Any, Any, Any]]
     )
-    """(value, trace, epoch), by identity, to the value, the trace and the copy."""
+    """Identities of value and trace, and the epoch, to the value, the trace and the copy."""
     _pinned: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict[tuple[int, int], tuple[Any, Any]])
-    """(value, trace), by identity, to the value and what is saved of it, whenever that is."""
+    """Identities of value and trace to the value and its copy, which is used whenever the value is saved."""
     _bodies: list[tuple[Any, Any, Sequence[Any]]] = field(default_factory=list[tuple[Any, Any, Sequence[Any]]])
-    """Bodies that are taken apart, innermost last: the trace, the jaxpr, and its inputs as far as they are known."""
+    """Bodies that JAX is splitting, innermost last: the trace, the jaxpr, and those of its inputs that are known."""
 
     @property
     def needs_snapshots(self) -> bool:
-        """Returns whether a value that the rules save may be overwritten, or a call be lost in a shard_map that is made
-        again."""
+        """Whether a kernel may overwrite a value that the rules save, or JAX may lose a call in a shard_map that it
+        builds again.
+        """
         return bool(self.kernel_forms & self.saved_forms) or (self.in_shards and bool(self.saved_forms))
 
     @property
     def is_marked(self) -> bool:
-        """Returns whether this trace holds the author's intent, and does not only take notes."""
+        """Whether this trace contains snapshots; otherwise it only takes notes."""
         return self.forms is not None
 
-    def see_kernel(self, operands: Sequence[Any]) -> None:
-        """Takes note of a kernel call."""
+    def note_kernel(self, operands: Sequence[Any]) -> None:
+        """Notes a kernel call."""
         self._epoch += 1
         self.in_shards = self.in_shards or _has_named_axes()
         self.kernel_forms.update(form for form in map(read_form, operands) if form is not None)
 
     def copies(self, form: Form) -> bool:
-        """Returns whether a saved value of this form is copied; takes note of it."""
+        """Returns whether a saved value of this form is copied, and notes the form."""
         self.saved_forms.add(form)
         return self.forms is not None and form in self.forms
 
     def save(self, value: Any, trace: Any = None) -> Any:
-        """Returns a copy of the value as it is now, made by this trace; the value itself where it is never
-        overwritten."""
+        """Returns a copy of the current version of the value, made by this trace; the value itself if nothing
+        overwrites it.
+        """
         form = read_form(value)
         if form is None or not self.copies(form):
             return value
@@ -189,7 +196,7 @@ class IntentTrace:
 
     @contextmanager
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> Generator[None]:
-        """While this trace takes `body` apart, the body's inputs are saved as they are now."""
+        """While this trace splits `body`, later saves of the body's inputs use their current version."""
         outer = getattr(trace, "parent_trace", None)
         before = dict(self._pinned)
         for value in values:
@@ -203,7 +210,9 @@ class IntentTrace:
             self._pinned = before
 
     def unpin(self, body: Any, position: int) -> bool:
-        """The input is what the body leaves there; whether it is one of the body that is taken apart."""
+        """Lets later saves of this input use the version that the body leaves. Returns whether it is an input of the
+        innermost body.
+        """
         if not self._bodies or self._bodies[-1][1] is not body:
             return False
         outer, _, values = self._bodies[-1]
@@ -221,19 +230,19 @@ class IntentTrace:
 
 @contextmanager
 def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None) -> Generator[IntentTrace]:
-    """Puts snapshots into what is traced inside of the context; see `IntentTrace` for `forms`.
+    """Puts snapshots into everything that is traced inside the context; see `IntentTrace` for `forms`.
 
-    Traces that JAX has cached from outside are not seen: clear its caches before, and after where there were snapshots.
+    Functions that JAX traced before are not seen: clear its caches first, and afterwards if there were snapshots.
     """
     marks = IntentTrace(forms)
     with (
         wrapped(_custom_vjp(), "__call__", lambda call: _mark_backward(call, marks)),
         wrapped(_partial_eval().JaxprTrace, "instantiate_const", lambda method: _mark_residuals(method, marks)),
-        wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _pass_custom(method, marks)),
+        wrapped(_partial_eval().JaxprTrace, "default_process_primitive", lambda method: _skip_custom(method, marks)),
         watch_splits(marks),
-        _watched(kernel_primitives, marks),
-        _copied(marks),
-        _replaced_rule(marks),
+        _noted_kernels(kernel_primitives, marks),
+        _snapshots_for_copies(marks),
+        _pinned_checkpoint(marks),
         keep_calls(kernel_primitives if marks.is_marked else ()),
         stack_slices(marks),
         keep_in_loops(marks),
@@ -245,7 +254,7 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
 
 
 def _mark_backward(call: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
-    """2 and 3 above, for `custom_vjp.__call__`."""
+    """Wraps `custom_vjp.__call__`: copies the cotangents that `bwd` gets and the values that it returns."""
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         backward = self.bwd
@@ -266,7 +275,9 @@ def _mark_backward(call: Callable[..., Any], marks: IntentTrace) -> Callable[...
 
 
 def _mark_residuals(instantiate: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
-    """1 above, for `JaxprTrace.instantiate_const`: a known value becomes an operand of a linear operation."""
+    """Wraps `JaxprTrace.instantiate_const`, where a known value becomes an operand of a linear operation: copies the
+    value.
+    """
 
     def instantiated(self: Any, tracer: Any) -> Any:
         known = tracer.pval.get_known()
@@ -278,8 +289,8 @@ def _mark_residuals(instantiate: Callable[..., Any], marks: IntentTrace) -> Call
     return instantiated
 
 
-def _pass_custom(process: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
-    """The residuals of a custom_vjp are not copied, for `JaxprTrace.default_process_primitive`."""
+def _skip_custom(process: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
+    """Wraps `JaxprTrace.default_process_primitive`, so that the residuals of a custom_vjp are not copied."""
     del marks
 
     def processed(self: Any, primitive: Any, *rest: Any) -> Any:
@@ -303,7 +314,7 @@ def _named_like(function: Callable[..., Any], other: Callable[..., Any]) -> Call
 
 
 @contextmanager
-def _replaced_rule(marks: IntentTrace) -> Generator[None]:
+def _pinned_checkpoint(marks: IntentTrace) -> Generator[None]:
     rules = _partial_eval().custom_partial_eval_rules
     remat = importlib.import_module("jax._src.ad_checkpoint").remat_p
     original = rules[remat]
@@ -315,13 +326,13 @@ def _replaced_rule(marks: IntentTrace) -> Generator[None]:
 
 
 @contextmanager
-def _watched(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
+def _noted_kernels(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
     before = [primitive.__dict__.get("bind") for primitive in primitives]
 
     def watch(bind: Any) -> Any:
         def bound(*args: Any, **params: Any) -> Any:
             results = bind(*args, **params)
-            marks.see_kernel(args)
+            marks.note_kernel(args)
             return results
 
         return bound
@@ -339,8 +350,8 @@ def _watched(primitives: Sequence[Any], marks: IntentTrace) -> Generator[None]:
 
 
 @contextmanager
-def _copied(marks: IntentTrace) -> Generator[None]:
-    """8 above: copies that the author asks for are snapshots."""
+def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
+    """Replaces copies that the author requests by snapshots."""
     primitive: Any = getattr(importlib.import_module("jax._src.lax.lax"), "copy_p", None)
     if primitive is None:
         yield
@@ -368,13 +379,13 @@ def _core() -> Any:
 
 
 def _has_named_axes() -> bool:
-    """Returns whether a shard_map is traced; False in versions of JAX (before 0.5) that keep them elsewhere."""
+    """Whether a shard_map is being traced; False for JAX before 0.5, which keeps the axes elsewhere."""
     find = getattr(_core(), "get_axis_env", None)
     return find is not None and bool(find().axis_sizes)
 
 
 def _find_trace() -> Any:
-    """Returns the current trace; None in versions of JAX (before 0.5) that find it from the operands."""
+    """Returns the current trace; None for JAX before 0.5, which finds it from the operands."""
     core: Any = importlib.import_module("jax._src.core")
     return getattr(getattr(core, "trace_ctx", None), "trace", None)
 

@@ -1,40 +1,35 @@
-"""Worker side: finds the kernel calls of the program, and which of them reach XLA.
+"""Finds the program's kernel calls, and which of them reach XLA.
 
-A kernel that is called only for its effect has no used output, and is dropped: by JAX while it traces or lowers, or on
-the way from StableHLO to HLO. To detect this,
+A kernel that is called only for its effect has no used output. JAX drops such a call while it traces or lowers, or MLIR
+on the way from StableHLO to HLO. To detect this, four lists are compared: binds of kernel primitives during tracing
+(the calls that the program makes), equations of kernel primitives in the traced program, each sub-program once, custom
+calls of the StableHLO module with their tags, and tags in the unoptimized HLO. A custom call belongs to a traced call
+by its name (`call_names`), otherwise if it has the same kernel and was called through the same lines. If fewer calls of
+a kernel arrive than were traced through the same lines, those without used outputs are missing, because the others
+cannot be dropped.
 
-1. every bind of a kernel primitive during tracing is recorded (the calls that the program asks for),
-2. every kernel equation of the traced program is recorded, in sub-programs too, each sub-program once,
-3. the StableHLO operations of the same kernel, called through the same lines, give the call its tags, and
-4. a tag that is missing in the unoptimized HLO was dropped.
+A bind without an equation is not missing if it happened in the function of a `custom_vjp` or `custom_jvp` whose rule
+replaced that function (`traced_calls.RuleCall`), or if `jax.eval_shape` traced it and the program has the call through
+the same line. An equation in the function of a `custom_partitioning` represents the call that XLA's partitioner
+inserts; it reaches XLA if the `custom_partitioning` does (see `partitioned`).
 
-If fewer calls of one kernel through the same lines arrive than were traced, those without used outputs are missing: the
-others cannot be dropped.
-
-A bind without an equation is no missing call if
-
-5. it is the function's under a `custom_vjp` or `custom_jvp` whose rule took its place: see `call_forms`, or
-6. it was traced for shapes alone, by `jax.eval_shape`, and the program has the call by the same line.
-
-An equation in the function of a `custom_partitioning` stands for the call that XLA's partitioner puts in its place. It
-reaches XLA if the `custom_partitioning` does, see `partitioned`.
-
-For a missing call that has outputs, its overwritten operands decide whether it was called for its effect: see
-`call_forms`.
+A missing call is lowered by itself, so that its effects can be read like those of any other call.
 """
 
+import base64
 import re
+import traceback
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import jax
 from jax.extend import core as jex_core
 from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.artifact import KernelCall, LoneCall
-from ligerdiag.compile.lowering.binds import Bind, Lines, TracedCall, compute_kernel_name, read_traceback
-from ligerdiag.compile.lowering.call_forms import is_reference, lower_alone, read_custom_call
+from ligerdiag.compile.lowering.jax_versions import is_reference
 from ligerdiag.compile.lowering.tags import (
     drop_call_name,
     iterate_lines,
@@ -43,13 +38,14 @@ from ligerdiag.compile.lowering.tags import (
     read_tag,
     walk_operations,
 )
+from ligerdiag.compile.lowering.traced_calls import Bind, Lines, TracedCall, compute_kernel_name, read_traceback
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
 PRIMITIVES = ("triton_kernel_call", "pallas_call")
 
 _REF = "AbstractRef"
-"""The type of a `Ref`, which JAX does not export."""
+"""Type of a `Ref`, which JAX does not export."""
 _TAG = re.compile(rb"#ld(\d+)")
 _OPERATION_TAG = re.compile(r"#ld(\d+)$")
 
@@ -63,12 +59,12 @@ class LoweredCall:
     """Its backend config, decompressed."""
     lines: Lines
     alone: LoneCall
-    """The same without the module around it."""
+    """The same call without its module."""
     name: str = ""
-    """Its name in the trace, see `call_names`; empty where it has none."""
+    """Its name in the trace, see `call_names`; may be empty."""
 
     def is_of(self, call: TracedCall) -> bool:
-        """Returns whether it is this call of the user's code: by its name, or this kernel, called through the same lines."""
+        """Whether it is this call of the user's code: by name, otherwise by kernel and lines."""
         if self.name and call.name:
             return self.name == call.name
         depth = min(len(self.lines), len(call.lines))
@@ -77,13 +73,14 @@ class LoweredCall:
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Returns whether it is this kernel, as far as its payload shows."""
+        """Whether its payload may be this kernel."""
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
-    """Returns the kernel equations of the closed jaxpr and its sub-programs, then the missing ones: binds that left
-    none behind."""
+    """Returns the kernel equations of the closed jaxpr and its sub-programs, followed by the missing calls: binds that
+    left no equation.
+    """
     calls: list[TracedCall] = []
     for jaxpr in _walk_jaxprs(closed.jaxpr, set()):
         given = () if jaxpr is closed.jaxpr else (*jaxpr.invars, *jaxpr.constvars)
@@ -119,23 +116,27 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
 
 
 def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCall, ...]:
-    """Returns the kernel calls of the tagged module that holds the intent which the other one, tagged alike, lacks."""
+    """Returns the kernel calls of `marked`, the module with the intent, that the other module lacks; both are tagged
+    alike.
+    """
     known = {read_tag(operation) for operation in walk_operations(module.operation)}
     return tuple([call for call in find_lowered_calls(marked) if call.name and call.tag not in known])
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """Returns the tags that are in the serialized module."""
+    """Returns the tags in the serialized module."""
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
 
-def settle_calls(
+def compute_kernel_calls(
     traced: Sequence[TracedCall],
     lowered: Sequence[LoweredCall],
     live: frozenset[int],
     dropped: Sequence[LoweredCall] = (),
 ) -> tuple[KernelCall, ...]:
-    """Says of each call whether XLA got to see it. dropped: those of the program as written that XLA did not get."""
+    """Returns each traced call with whether XLA gets it. dropped: calls of the program as written that XLA does not
+    get.
+    """
     tags = _match_tags(traced, lowered)
     arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]
     by_tag = {call.tag: call for call in lowered}
@@ -170,7 +171,9 @@ def settle_calls(
 
 
 def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> list[tuple[int, ...]]:
-    """For each traced call its tags. JAX knows no line of a call that a remat runs again: it has what no other call has."""
+    """Returns the tags of each traced call. JAX knows no line of a call that a remat repeats: such a call gets the tags
+    that no other call has.
+    """
     tags = [tuple(call.tag for call in lowered if call.is_of(asked)) for asked in traced]
     taken = {tag for numbers in tags for tag in numbers}
     return [
@@ -181,7 +184,7 @@ def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) ->
 
 
 def _with_site(call: TracedCall, binds: Sequence[Bind]) -> TracedCall:
-    """The call with the line that made it, where all binds that it can come from were made by one line."""
+    """Returns the call with the line that made it, if all binds from which it can come were made by one line."""
     sites = {bind.call.site for bind in binds if bind.call.site is not None and _is_bind_of(bind.call, call)}
     return replace(call, site=sites.pop()) if len(sites) == 1 else call
 
@@ -208,7 +211,7 @@ def _is_bind_of(bind: TracedCall, call: TracedCall) -> bool:
 
 
 def has_partitioned(closed: Any) -> bool:
-    """Returns whether the closed jaxpr or a sub-program calls a `custom_partitioning`."""
+    """Whether the closed jaxpr or a sub-program calls a `custom_partitioning`."""
     jaxprs = _walk_jaxprs(closed.jaxpr, set())
     return any(equation.primitive.name == "custom_partitioning" for jaxpr in jaxprs for equation in jaxpr.eqns)
 
@@ -235,7 +238,9 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[Any]) -> TracedCall:
-    """given: variables that a sub-program gets, which the program around it may read later."""
+    """Returns the traced call of an equation. given: inputs of a sub-program, which the surrounding program may read
+    later.
+    """
     later = [variable for other in jaxpr.eqns[index + 1 :] for variable in other.invars]
     readers = {id(variable) for variable in (*later, *jaxpr.outvars)}
     read_later = readers | {id(variable) for variable in given}
@@ -272,7 +277,7 @@ def _find_repeated(operands: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
 
 
 def read_config(operation: Any) -> bytes:
-    """Returns the backend config as bytes, decompressed where it is; its text where it is a dictionary."""
+    """Returns the backend config as bytes, decompressed if it is compressed; a dictionary as text."""
     attributes = operation.attributes
     if "backend_config" not in attributes:
         return b""
@@ -283,3 +288,58 @@ def read_config(operation: Any) -> bytes:
         return zlib.decompress(attribute.value_bytes)
     except zlib.error:
         return attribute.value_bytes
+
+
+_OPERAND = re.compile(r"operand_index = (\d+)")
+
+
+def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> LoneCall | None:
+    """Lowers a call of the primitive on operands of these types. Returns None, and leaves a traceback in the log, if
+    that fails.
+    """
+    try:
+        library: Any = jax
+        module = library.jit(_make_function(primitive, params, avals), keep_unused=True).trace(
+            *(_make_shape(aval) for aval in avals)
+        )
+        operations = walk_operations(module.lower(lowering_platforms=("cuda",)).compiler_ir("stablehlo").operation)
+        (call,) = [operation for operation in operations if operation.name == "stablehlo.custom_call"]
+        return read_custom_call(call)
+    except Exception as fault:
+        traceback.print_exception(fault)
+        return None
+
+
+def _make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> Any:
+    def function(*arrays: Any) -> Any:
+        library: Any = jax
+        pairs = zip(arrays, avals, strict=True)
+        operands = [library.new_ref(array) if is_reference(aval) else array for array, aval in pairs]
+        return primitive.bind(*operands, **params)
+
+    return function
+
+
+def _make_shape(aval: Any) -> jax.ShapeDtypeStruct:
+    inner = getattr(aval, "inner_aval", aval)
+    return jax.ShapeDtypeStruct(inner.shape, inner.dtype)
+
+
+def read_custom_call(operation: Any) -> LoneCall:
+    """Returns the custom call as XLA gets it."""
+    attributes = operation.attributes
+    aliases = str(attributes["output_operand_aliases"]) if "output_operand_aliases" in attributes else ""
+    return LoneCall(
+        target=ir.StringAttr(attributes["call_target_name"]).value,
+        config=base64.b64encode(_read_stored_config(attributes)).decode(),
+        declared=tuple(sorted({int(number) for number in _OPERAND.findall(aliases)})),
+    )
+
+
+def _read_stored_config(attributes: Any) -> bytes:
+    """Returns the backend config as XLA stores it: a string unchanged, a dictionary as printed."""
+    name = "mhlo.backend_config" if "mhlo.backend_config" in attributes else "backend_config"
+    if name not in attributes:
+        return b""
+    attribute = attributes[name]
+    return attribute.value_bytes if isinstance(attribute, ir.StringAttr) else str(attribute).encode()

@@ -1,21 +1,27 @@
-"""Worker side: what a `custom_partitioning` is in the program as meant, and which of its operations XLA runs.
+"""Finds what a `custom_partitioning` does in the program as intended, and tags the operations that XLA runs for it.
 
-A `custom_partitioning` holds two functions. Its own one, on whole arrays, is what its author says that it computes: JAX runs
-that where nothing is partitioned, and differentiates and traces no other. The one that `partition` returns is what each
-device runs on its shards; XLA asks for it while it compiles. Until then the program has a custom call without a body.
+A `custom_partitioning` holds two functions. Its own function, on whole arrays, is what its author says that it
+computes: JAX runs it if nothing is partitioned, and differentiates and traces only this one. The function that
+`partition` returns is what each device runs on its shards; XLA asks for it during compilation. Until then the program
+has a custom call without a body.
 
-1. In the trace that holds the intent, the call is a call of the function on whole arrays. A kernel in it overwrites what
-   it is given there: an operand of the `custom_partitioning` itself, where the function hands it on as it came.
-2. XLA puts the operations of the shards' function in the place of the call, and gives each the call's name. Only those
-   in functions keep names of their own. So each operation is put into a function before XLA sees it, save those that
-   exchange data between devices, which XLA numbers. Its inliner then joins both names: `custom_partitioning#ld4/mul#ld7`.
-3. An operation of the shards' function is that of the function on whole arrays with the same key, in the same order; a
-   call of a kernel is the same if both functions call that kernel equally often. It gets the tags of the calls that lead to
-   it, too: what is a function of its own in one need not be in the other. An operation that is not there gets no tag.
-4. If the two functions do not call the same kernels equally often, the shards' one is another program than the author's.
-   Then the call stays a custom call in the program as meant: what it does is unknown. It names the function on whole arrays,
-   which replay runs. If that overwrites nothing behind XLA's back, a formula for example, and no kernel of the schedule
-   does, then nothing can be stale.
+In the trace with the intent, the call becomes a call of the function on whole arrays. A kernel inside overwrites the
+operand that it gets there, which is an operand of the `custom_partitioning` itself if the function passes it on
+unchanged.
+
+XLA replaces the call by the operations of the shards' function and gives each the call's name; only operations inside
+functions keep their own names. So each operation is put into a function before XLA sees it, except those that exchange
+data between devices, which XLA numbers. XLA's inliner then joins both names: `custom_partitioning#ld4/mul#ld7`.
+
+An operation of the shards' function is identified with one of the function on whole arrays if both have the same key,
+in the same order; calls of a kernel are identified if both functions call it equally often. The operation also gets the
+tags of the calls that lead to its twin, because one version may have a function where the other does not. An operation
+without a twin gets no tag.
+
+If the two functions do not call the same kernels equally often, the shards' function is another program than the
+author's. Then the call stays a custom call in the program as intended, with unknown effects, and names the function on
+whole arrays, which replay runs. If that function overwrites nothing hidden from XLA, for example a formula, and no
+kernel of the schedule does, then nothing can be stale.
 """
 
 import importlib
@@ -29,16 +35,16 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from ligerdiag.compile.lowering.intent_jax import WRITES, wrapped
 from ligerdiag.compile.lowering.kernel_calls import read_config
-from ligerdiag.compile.lowering.recomputed import WRITES, wrapped
 from ligerdiag.compile.lowering.tags import (
     find_target,
     iterate_lines,
     match_keys,
-    put_location,
     read_name,
     read_tag,
     rename_location,
+    set_location,
     strip_tag,
     walk_operations,
 )
@@ -49,31 +55,31 @@ _LIBRARIES = ("jax._src.custom_partitioning", "jax.experimental.custom_partition
 _BUILD = "build_mlir_module_helper"
 """JAX's function that lowers the shards' function."""
 _ROOT = "main"
-_LEFT = frozenset({
+_NOT_OUTLINED = frozenset({
     "func.return", "stablehlo.constant", "stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all",
     "stablehlo.collective_broadcast", "stablehlo.collective_permute", "stablehlo.partition_id", "stablehlo.reduce_scatter",
     "stablehlo.replica_id", "stablehlo.send", "stablehlo.recv",
 })  # fmt: skip
-"""Operations that stay where they are, see 2."""
+"""Operations that are not put into functions."""
 _ANNOTATIONS = re.compile(r"[Ss]hard|annotate|sdy")
-"""In the targets of custom calls that say where an array is."""
+"""In the targets of custom calls that only describe an array's sharding."""
 _FUNCTION = re.compile(rb"tt\.func[^@]{0,200}@([\w.$-]+)\(")
 
 type _Key = tuple[str, str, str, int, tuple[str, ...]]
-"""Operation, kernel, name and line, number of operands, ranks and types of results: what a step and its twin share."""
+"""Operation, kernel, name and line, number of operands, ranks and types of results: equal for a step and its twin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionStep:
-    """An operation of a function, or of one that it calls."""
+    """An operation of a function or of one that it calls."""
 
     key: _Key
     tag: int
     """0 if it has none."""
     calls: tuple[int, ...] | None
-    """Tags of the calls that lead to it from the function; None if there are several ways."""
+    """Tags of the calls that lead from the function to it; None if there are several paths."""
     leads: bool
-    """It is one of the `calls` of others."""
+    """Whether it is one of the `calls` of other steps."""
 
     @property
     def kernel(self) -> str:
@@ -81,18 +87,18 @@ class FunctionStep:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """Returns what calls of one kernel must have in common to be the same."""
+        """The properties that calls of one kernel must share to be identified."""
         return (self.key[1], *self.key[3:], self.calls is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeFunction:
-    """The function of a `custom_partitioning` of the program."""
+    """The function on whole arrays of a `custom_partitioning`."""
 
     name: str
-    """By which XLA asks for the function of the shards; JAX gives calls of one function the same."""
+    """The name by which XLA asks for the shards' function; JAX gives calls of one function the same name."""
     tag: int
-    """Of the `custom_partitioning`."""
+    """Tag of the `custom_partitioning`."""
     steps: tuple[FunctionStep, ...]
 
     def __contains__(self, tag: object) -> bool:
@@ -101,7 +107,7 @@ class WholeFunction:
 
 @contextmanager
 def lower_whole() -> Generator[None]:
-    """See 1: inside of the context a `custom_partitioning` is lowered to a call of its function."""
+    """Lowers each `custom_partitioning` inside the context to a call of its function on whole arrays."""
     library = _find_library()
     primitive = getattr(library, "custom_partitioning_p", None)
     rules: Any = importlib.import_module("jax._src.interpreters.mlir")
@@ -113,7 +119,7 @@ def lower_whole() -> Generator[None]:
     replaced = _lower_to_call(entry if is_bare else entry.rule, rules)
     rules._lowerings[primitive] = replaced if is_bare else type(entry)(replaced, entry.inline)
     try:
-        with wrapped(primitive, "abstract_eval", _hand_on_effects):
+        with wrapped(primitive, "abstract_eval", _keep_write_effect):
             yield
     finally:
         rules._lowerings[primitive] = entry
@@ -124,15 +130,17 @@ def _lower_to_call(rule: Callable[..., Any], rules: Any) -> Callable[..., Any]:
         results = rule(context, *values, call=call, **params)
         made = next((one.owner for one in results), None)
         if made is None or find_target(made) != PARTITIONED:
-            return results  # JAX has put the function in its place: there is one device, or all axes are manual
+            return results  # JAX inlined the function: there is one device, or all axes are manual
         made.operation.erase()
         return rules.core_call_lowering(context, *values, name="custom_partitioning", call_jaxpr=call)
 
     return lower
 
 
-def _hand_on_effects(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    """JAX takes a `custom_partitioning` to have no effects: its kernels are kept like others, see 5 of `intent`."""
+def _keep_write_effect(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """Passes the write effect of kernels inside a `custom_partitioning` on, which JAX takes to have no effects (see
+    `intent_jax.keep_calls`).
+    """
 
     def evaluated(*avals: Any, call: Any, **params: Any) -> Any:
         results, effects = evaluate(*avals, call=call, **params)
@@ -142,7 +150,7 @@ def _hand_on_effects(evaluate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_bodies(module: ir.Module, marked: ir.Module) -> tuple[WholeFunction, ...]:
-    """Returns the bodies of the module's calls; both modules are tagged, and `marked` holds the functions."""
+    """Returns the functions of the module's calls. Both modules are tagged; `marked` contains the functions."""
     functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in _iterate_functions(marked)}
     callees = {read_tag(one): _read_callee(one) for one in walk_operations(marked.operation) if one.name == "func.call"}
     found: list[WholeFunction] = []
@@ -164,7 +172,7 @@ def _read_callee(call: Any) -> str:
 
 
 def _iterate_steps(function: Any, functions: Mapping[str, Any]) -> Iterator[tuple[Any, FunctionStep]]:
-    """Yields the operations of the function, and behind the first call of another function those of that."""
+    """Yields the operations of the function and, after the first call of another function, those of that one."""
     callers = Counter(_iterate_callees(function, functions))
     seen = {hash(function)}
 
@@ -181,7 +189,7 @@ def _iterate_steps(function: Any, functions: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _iterate_callees(function: Any, functions: Mapping[str, Any]) -> Iterator[int]:
-    """Yields the hash of each function that is called, once for each call in the functions that can be reached."""
+    """Yields the hash of each called function, once for each call in the functions that can be reached."""
     order, seen = [function], {hash(function)}
     for one in order:
         for operation in walk_operations(one):
@@ -217,9 +225,9 @@ def _compute_kind(of: Any) -> str:
 
 @contextmanager
 def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
-    """Inside of the context, what XLA is given for these calls is tagged, see 2 and 3.
+    """Tags the modules that XLA gets for these calls inside the context.
 
-    Yields a list of the tags of the calls that are not, as in 4: XLA has asked for their shards' function.
+    Yields a list, filled meanwhile: the tags of the calls whose shards' function is not tagged.
     """
     untagged: list[int] = []
     asked: list[WholeFunction] = []
@@ -256,13 +264,13 @@ def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
                 untagged.extend(body.tag for body in same)
             else:
                 stack.enter_context(wrapped(call, "partition", note(same)))
-        if hasattr(rules, _BUILD):  # before 0.5 or so, another one makes no MLIR
+        if hasattr(rules, _BUILD):  # before 0.5 or so, another function does this, without MLIR
             stack.enter_context(wrapped(rules, _BUILD, tag))
         yield untagged
 
 
 def make_opaque(marked: ir.Module, bodies: Sequence[WholeFunction]) -> None:
-    """Replaces the calls of these functions in the module by calls without a body, see 4."""
+    """Replaces the calls of these functions in the module by custom calls without a body."""
     operations: Any = ir.Operation
     tags = {body.tag for body in bodies}
     with marked.context:
@@ -287,7 +295,9 @@ def make_opaque(marked: ir.Module, bodies: Sequence[WholeFunction]) -> None:
 
 
 def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
-    """Tags the module in place, each top operation in a function of its own. Returns whether it calls the same kernels."""
+    """Tags the module in place and puts each top-level operation into a function. Returns whether it calls the same
+    kernels.
+    """
     try:
         with module.context, ir.Location.unknown():
             functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in _iterate_functions(module)}
@@ -299,10 +309,10 @@ def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
                 name = strip_tag(read_name(operation.location) or "")
                 if twin is not None and not step.leads:
                     name = "".join(f"#ld{tag}/" for tag in twin.calls or ()) + f"{name}#ld{twin.tag}"
-                put_location(operation, rename_location(operation.location, name, module.context))
+                set_location(operation, rename_location(operation.location, name, module.context))
             block = functions[_ROOT].regions[0].blocks[0]
             for position, view in enumerate(list(block)):
-                if view.operation.name not in _LEFT:
+                if view.operation.name not in _NOT_OUTLINED:
                     _outline(module, view.operation, f"ligerdiag_{position}")
     except Exception as fault:
         traceback.print_exception(fault)
@@ -311,7 +321,9 @@ def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
 
 
 def _find_twins(ours: Sequence[FunctionStep], theirs: Sequence[FunctionStep]) -> list[FunctionStep | None] | None:
-    """Returns the step of the other function that each is, by 3; None if they do not call the same kernels."""
+    """Returns for each of our steps the step of the other function that it is identified with, or None; None if they do
+    not call the same kernels.
+    """
     twins: list[FunctionStep | None] = [None] * len(ours)
     for position, found in match_keys([step.key for step in ours], [step.key for step in theirs]):
         one, other = ours[position], theirs[found]
@@ -329,7 +341,7 @@ def _find_twins(ours: Sequence[FunctionStep], theirs: Sequence[FunctionStep]) ->
 
 
 def _outline(module: ir.Module, operation: Any, name: str) -> None:
-    """Puts the operation into a private function of this name, and calls that in its place."""
+    """Replaces the operation by a call of a new private function that contains it."""
     inner = list(walk_operations(operation))
     made = {hash(result) for one in inner for result in one.results}
     made |= {
@@ -380,7 +392,7 @@ def _outline(module: ir.Module, operation: Any, name: str) -> None:
 
 
 def _find_library() -> Any:
-    """Returns JAX's module of `custom_partitioning`; None in versions that have it elsewhere."""
+    """Returns JAX's module of `custom_partitioning`; None if this version has none."""
     for name in _LIBRARIES:
         try:
             return importlib.import_module(name)

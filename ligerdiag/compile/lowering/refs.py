@@ -1,21 +1,24 @@
-"""Worker side: what JAX does to the Refs of a program while it differentiates, and the same program without Refs.
+"""Detects how JAX moves accesses of Refs while it differentiates a program, and makes the same program without Refs.
 
-To JAX's transformations a function is a list of equations, each of which needs its operands and nothing else. A Ref is not
-like that: a read needs every write before it. Where JAX takes a function apart, it may separate them:
-  1. Of the body of a scan that it differentiates, it takes out whatever needs no iteration: a Ref of a constant is made
-     once, before the loop, and so is a read of it, while the kernel call or the store that comes between stays in the loop.
-  2. Of the body of `jax.checkpoint` it computes again what the backward pass needs. A call with an effect is not made again;
-     the Ref is made anew, and read as it was before the call.
-What XLA gets is then another program than the author's. Both are found where JAX decides them (`watch_refs`).
+To JAX's transformations, a function is a list of equations, each of which needs only its operands. A Ref is different:
+a read needs every write before it. When JAX splits a function, it may separate them:
 
-**The program as written** has no Refs: in the trace that holds the intent each jaxpr that makes a Ref is *discharged*, by
-JAX's own function, as soon as it is traced and before anything is done with it (`discharge_refs`). A Ref is then a value, a
-store gives another one, and a kernel call returns what it leaves. JAX is right about values. It discharges every Ref itself,
-but only when all else is done.
+- From the body of a scan that it differentiates, JAX hoists everything that needs no iteration. A Ref of a constant is
+  then made once, before the loop, and a read of it may run there too, while the kernel call or the store between them
+  stays in the loop.
+- From the body of a `jax.checkpoint`, JAX computes again what the backward pass needs. It does not repeat a call with
+  an effect; it makes the Ref again, and the read sees the original.
 
-The functions are JAX's own, without a promise. A JAX that lacks one, or an error of one, leaves the Refs as they are. Where
-one is missing by which moves are seen, any Ref of a function that JAX may take apart may have been moved
-(`RefNotes.describe_lack`).
+XLA then gets another program than the author's. `watch_refs` detects both where JAX decides them.
+
+The program as written has no Refs. In the trace with the intent, each jaxpr that makes a Ref is *discharged* by JAX's
+own function as soon as it is traced, before any other transformation (`discharge_refs`). A Ref is then a value, a store
+returns another value, and a kernel call returns what it writes. JAX is right about values. JAX discharges every Ref
+itself, but only at the end.
+
+The functions of JAX that are wrapped here are internal. If a version lacks one, or one raises, the Refs stay as they
+are. If the version lacks a function by which moves are detected, any Ref of a function that JAX may split may have been
+moved (`RefNotes.describe_lack`).
 """
 
 import importlib
@@ -28,10 +31,10 @@ from typing import Any
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.call_records import MovedRef, RefMove
-from ligerdiag.compile.lowering.binds import compute_kernel_name, list_jaxprs, read_traceback
+from ligerdiag.compile.lowering.intent_jax import wrapped
 from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
-from ligerdiag.compile.lowering.recomputed import wrapped
 from ligerdiag.compile.lowering.tags import read_call_name
+from ligerdiag.compile.lowering.traced_calls import compute_kernel_name, list_jaxprs, read_traceback
 from ligerdiag.errors import describe_fault
 from ligerdiag.model.findings import SourceLine
 
@@ -39,10 +42,10 @@ _MAKES = frozenset({"new_ref", "empty_ref"})
 _READS = frozenset({"get", "freeze"})
 _ENDS = frozenset({"free_ref"})
 _LOOPS = "_scan_known_hoisting"
-"""JAX's function of 1, for a scan; see also `loops`."""
+"""JAX's function that hoists from the body of a scan; see also `intent_jax`."""
 _SPLIT = "partial_eval_jaxpr_custom"
 _SPLIT_REFS = "partial_eval_jaxpr_stateful"
-"""JAX's functions of 2."""
+"""JAX's functions that split the body of a `jax.checkpoint`."""
 _FRAMES = "JaxprStackFrame.to_jaxpr"
 _EVALUATION = "JaxprTrace.process_primitive"
 _OLD_MAKES = frozenset({"mutable_array"})
@@ -50,31 +53,33 @@ _OLD_MAKES = frozenset({"mutable_array"})
 
 @dataclass(slots=True)
 class RefNotes:
-    """A note about one trace."""
+    """Notes on the Refs of one trace."""
 
     are_split: bool = False
-    """Some function that is traced inside of another one makes a Ref: JAX may take it apart."""
+    """Whether a function that is traced inside another one makes a Ref, so that JAX may split it."""
     moves: list[MovedRef] = field(default_factory=list[MovedRef])
     sites: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
-    """The lines of what has a name (see `call_names`)."""
+    """Name to line, see `call_names`."""
     made: SourceLine | None = None
-    """The line of the last Ref that JAX has made while it took a function apart."""
+    """Line of the last Ref that JAX made while it split a function."""
     lacking: tuple[str, ...] = ()
-    """Names of functions by which moves are seen, and that this JAX does not have."""
+    """Names of functions that this JAX lacks, by which moves are detected."""
 
     def describe_lack(self, jaxpr: Any) -> str:
-        """Returns the reason why a move in this program may not have been seen; empty where none can be missed.
+        """Returns the reason why a move in this program may have been missed; empty if none can be.
 
-        jaxpr: of the whole program.
+        jaxpr: the whole program's.
         """
         if not self.lacking:
             return ""
         is_at_risk = holds_refs(jaxpr) if _FRAMES in self.lacking else self.are_split
         names = " and ".join(f"`{name}`" for name in self.lacking)
-        return f"this JAX has no {names}, by which it is seen what JAX does to Refs" if is_at_risk else ""
+        return f"this JAX lacks {names}, which show how JAX moves Refs" if is_at_risk else ""
 
     def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
-        """Returns the access that a primitive makes. JAX's own lines are those of the forward pass, also of a rule's."""
+        """Returns the access that a primitive makes. JAX's own lines are those of the forward pass, for a rule's access
+        too.
+        """
         name = read_call_name(source_info.name_stack)
         lines, function = read_traceback(source_info.traceback)
         line = SourceLine(file=lines[0][0], line=lines[0][1], function=function) if lines else None
@@ -82,23 +87,25 @@ class RefNotes:
         return _Access(self.sites.get(name, line), kernel, name)
 
     def add(self, move: MovedRef) -> None:
-        """Takes note of a move, once."""
+        """Adds a move unless it is noted already."""
         if move not in self.moves:
             self.moves.append(move)
 
     def doubt(self, fault: Exception) -> None:
-        """Takes note that a move may not have been seen."""
+        """Notes that a move may have been missed."""
         traceback.print_exception(fault)
         self.add(MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call=""))
 
 
 @contextmanager
 def discharge_refs() -> Generator[list[str]]:
-    """Inside of the context, jaxprs make no Refs; yields the reasons why some still do."""
+    """Discharges jaxprs that make Refs inside the context; yields a list, filled meanwhile, of the reasons why some
+    still make one.
+    """
     frames, discharge = _find_frames(), _find_discharge()
     faults: list[str] = []
     if frames is None or discharge is None:
-        yield ["this JAX does not discharge them"]
+        yield ["this JAX does not discharge Refs"]
         return
     with wrapped(frames, "to_jaxpr", lambda method: _discharging(method, discharge, faults)):
         yield faults
@@ -112,7 +119,7 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
         try:
             pure = discharge(jaxpr.with_consts(values), should_discharge=False)
             return pure.with_consts([]), list(pure.consts)
-        except Exception as fault:  # a call that gets a Ref from outside as well, say
+        except Exception as fault:  # for example a call that also gets a Ref from outside
             traceback.print_exception(fault)
             faults.append(describe_fault(fault))
             return jaxpr, values
@@ -122,7 +129,9 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 
 @contextmanager
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
-    """Notes what JAX does to Refs in what is traced inside of the context. sites: lines of names, filled meanwhile."""
+    """Notes what JAX does to Refs in everything that is traced inside the context. sites: lines of names, filled
+    meanwhile.
+    """
     frames, evaluation, loops = _find_frames(), _partial_eval(), _find_loops()
     splits = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]
     there = {
@@ -134,50 +143,51 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
     notes = RefNotes(sites=sites, lacking=tuple([name for name, is_there in there.items() if not is_there]))
     with ExitStack() as stack:
         if frames is not None:
-            stack.enter_context(wrapped(frames, "to_jaxpr", lambda method: _looking(method, notes)))
+            stack.enter_context(wrapped(frames, "to_jaxpr", lambda method: _noting_makers(method, notes)))
         if there[_EVALUATION]:
             trace = evaluation.JaxprTrace
             stack.enter_context(wrapped(trace, "process_primitive", lambda method: _following(method, notes)))
-        for name in splits[-1:]:  # the one calls the other
+        for name in splits[-1:]:  # one calls the other
             stack.enter_context(wrapped(evaluation, name, lambda function: _comparing(function, notes)))
         if there[_LOOPS]:
-            stack.enter_context(wrapped(loops, _LOOPS, lambda function: _taking_out(function, notes)))
+            stack.enter_context(wrapped(loops, _LOOPS, lambda function: _hoisting(function, notes)))
         with blame_refs(notes):
             yield notes
 
 
 @contextmanager
 def blame_refs(notes: RefNotes) -> Generator[None]:
-    """Keeps with a fault of JAX's about a Ref that it has moved what `explain_refs` says of it."""
+    """Attaches the line of the Ref to a fault of JAX's about a Ref that it moved, for `explain_refs`."""
     try:
         yield
     except Exception as fault:
         said = " ".join(str(fault).split())
         if notes.made is not None and any(known in said for known in _FAULTS):
-            setattr(fault, _CURE, f"{notes.made.file}:{notes.made.line}")
+            setattr(fault, _REF_PLACE, f"{notes.made.file}:{notes.made.line}")
         raise
 
 
 _FAULTS = ("does not have a corresponding jaxpr input", "mutable array references cannot be returned")
-"""What JAX says of a function that it has taken apart so that a Ref is made on one side and used on the other. Its traceback
-does not say where: it has no frames of JAX's own."""
-_CURE = "__ligerdiag_cure__"
+"""Parts of JAX's messages about a function that it split so that one side makes a Ref and the other uses it. The
+traceback has no frames of JAX and does not show the place.
+"""
+_REF_PLACE = "__ligerdiag_cure__"
 
 
 def explain_refs(fault: BaseException) -> str:
-    """Returns the message of a fault of JAX's that is about a Ref which it has moved; empty for another one."""
-    place: object = getattr(fault, _CURE, None)
+    """Returns the message for a fault of JAX's about a Ref that it moved; empty for any other fault."""
+    place: object = getattr(fault, _REF_PLACE, None)
     if place is None:
         return ""
     said = " ".join(str(fault).split()).partition(". ")[0]
     return (
-        f"JAX takes the Ref of {place} out of the loop, or the function, that it differentiates, leaves what writes it, and"
-        " fails: make the Ref of a value of the iteration, as `jax.new_ref(0 * x)` of `x`, or return what is written as an"
+        f"JAX hoists the Ref of {place} out of the loop, or the function, that it differentiates, but not its writes, and"
+        " fails: make the Ref from a value of the iteration, such as `jax.new_ref(0 * x)`, or return the written value as an"
         f" output (LD023). {type(fault).__name__}: {said}"
     )
 
 
-def _looking(make: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
+def _noting_makers(make: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
     def made(self: Any, trace: Any, *args: Any, **kwargs: Any) -> Any:
         jaxpr, values = make(self, trace, *args, **kwargs)
         outer = getattr(trace, "parent_trace", None)
@@ -190,11 +200,11 @@ def _looking(make: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
 
 @dataclass(slots=True, eq=False)
 class _Accesses:
-    """The accesses of one Ref, in program order, while JAX evaluates a jaxpr in part."""
+    """The accesses of one Ref, in program order, while JAX partially evaluates a jaxpr."""
 
     made: SourceLine | None = None
     staged_write: "_Access | None" = None
-    """The last one that stays behind."""
+    """The last write that is staged for later."""
     staged_read: "_Access | None" = None
 
 
@@ -206,10 +216,12 @@ class _Access:
 
 
 def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
-    """1 above, for `JaxprTrace.process_primitive`: what is known is done now, the rest when the staged jaxpr runs."""
+    """Wraps `JaxprTrace.process_primitive`, which runs accesses of known values at once and stages the others until the
+    staged jaxpr runs.
+    """
 
     accesses: dict[tuple[int, int], _Accesses] = {}
-    kept: list[Any] = []  # so that what is known by its id keeps it
+    kept: list[Any] = []  # keeps the objects alive whose ids are keys
 
     def processed(self: Any, primitive: Any, tracers: Any, params: Any, /, *rest: Any) -> Any:
         results = process(self, primitive, tracers, params, *rest)
@@ -236,7 +248,7 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
 
 
 def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
-    """Takes note of an access that is done now, and stands behind one that is done later, if one of the two is a write."""
+    """Notes a move if an access runs at once although a staged access comes before it, and one of the two is a write."""
     if is_staged and is_read:
         accesses.staged_read = here
     elif is_staged:
@@ -250,10 +262,10 @@ def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: boo
 def _list_accesses(
     primitive: Any, params: Mapping[str, Any], source_info: Any, place: int, notes: RefNotes
 ) -> Iterator[tuple[_Access, bool, bool]]:
-    """Yields what a primitive does to a Ref, and whether it is a read; of one that runs functions, what these do, and
-    whether JAX takes it out of them: a read that needs nothing but the Ref.
+    """Yields each access of the Ref by a primitive, whether it is a read, and whether it runs at once in any case.
 
-    place: of the Ref among the operands, counted from the end.
+    If the primitive runs functions, these are the functions' accesses; JAX hoists a read out of them that needs only
+    the Ref. place: position of the Ref among the operands, counted from the end.
     """
     functions = _list_functions(primitive, params)
     if not functions:
@@ -264,7 +276,7 @@ def _list_accesses(
 
 
 def _list_uses(equations: Iterable[Any], reference: Any) -> Iterator[Any]:
-    """Yields the equations that access a Ref, those of functions that get it included."""
+    """Yields the equations that access a Ref, including those of functions that get it."""
     for one in equations:
         for number, operand in enumerate(one.invars):
             if operand is reference:
@@ -273,14 +285,14 @@ def _list_uses(equations: Iterable[Any], reference: Any) -> Iterator[Any]:
 
 
 def _list_inner_uses(functions: Iterable[Any], place: int) -> Iterator[Any]:
-    """Yields those of the functions of an equation. Counted from the end, their parameters are its operands."""
+    """Yields the accesses in the functions of an equation. Counted from the end, their parameters are its operands."""
     for jaxpr in functions:
         if -place <= len(jaxpr.invars) and _is_ref(jaxpr.invars[place]):
             yield from _list_uses(jaxpr.eqns, jaxpr.invars[place])
 
 
 def _list_functions(primitive: Any, params: Mapping[str, Any]) -> list[Any]:
-    """Returns the jaxprs that a primitive runs; of a kernel call none."""
+    """Returns the jaxprs that a primitive runs; none for a kernel call."""
     if primitive.name in PRIMITIVES:
         return []
     found: list[Any] = []
@@ -292,11 +304,11 @@ def _list_functions(primitive: Any, params: Mapping[str, Any]) -> list[Any]:
     return found
 
 
-def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
-    """A Ref that each iteration makes anew, and that all of them get once it is made before the loop."""
+def _hoisting(hoist: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
+    """Notes a Ref that each iteration makes, and that all iterations share once it is made before the loop."""
 
-    def taken_out(jaxpr: Any, known_consts: Any, *args: Any, **kwargs: Any) -> Any:
-        result = take_out(jaxpr, known_consts, *args, **kwargs)
+    def hoisted(jaxpr: Any, known_consts: Any, *args: Any, **kwargs: Any) -> Any:
+        result = hoist(jaxpr, known_consts, *args, **kwargs)
         try:
             new_jaxpr, new_consts = result[0], result[1]
             own = {id(value) for value in known_consts}
@@ -307,20 +319,20 @@ def _taking_out(take_out: Callable[..., Any], notes: RefNotes) -> Callable[..., 
             notes.doubt(fault)
         return result
 
-    return taken_out
+    return hoisted
 
 
 def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> None:
-    """A Ref of the body that stands outside now: the first write and the first read of it that stay inside."""
+    """Notes a move for a hoisted Ref: the first write and the first read of it that stay in the body."""
     uses = [*_list_uses(staged.eqns, variable)]
     writes = [one for one in uses if one.primitive.name not in _READS]
     reads = [one for one in uses if one.primitive.name in _READS]
     made = next((one for one in jaxpr.eqns if one.primitive.name in _MAKES), None)
     if uses and _overwrites_all(uses[0]):
-        return  # what other iterations left there is not seen
+        return  # nothing reads what other iterations wrote
     are_fixed = all(one.primitive.name == "swap" and _is_dropped(one) and _has_fixed_place(one) for one in writes)
     if reads and are_fixed and uses[-len(reads) :] == reads:
-        return  # each writes the same elements as all others, and reads them afterwards
+        return  # each iteration writes the same elements and reads them afterwards
     if writes and (reads or any(one.primitive.name in PRIMITIVES for one in writes)):
         line = None if made is None else _describe_equation(made, notes).line
         read, write = (_describe_equation(one, notes) for one in ((reads or writes)[0], writes[0]))
@@ -328,24 +340,24 @@ def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> Non
 
 
 def _has_fixed_place(use: Any) -> bool:
-    """Returns whether a read or a store is of the same elements each time."""
+    """Whether a read or a store accesses the same elements each time."""
     indices = use.invars[2 if use.primitive.name == "swap" else 1 :]
     return all(hasattr(one, "val") for one in indices)
 
 
 def _overwrites_all(use: Any) -> bool:
-    """Returns whether it is a store into the whole Ref, whose old value is not taken."""
+    """Whether it stores into the whole Ref and drops the old value."""
     is_whole = use.primitive.name == "swap" and use.invars[0].aval.shape == use.invars[1].aval.shape
     return is_whole and _is_dropped(use)
 
 
 def _is_dropped(store: Any) -> bool:
-    """Returns whether nobody needs the old value."""
+    """Whether the store's old value is unused."""
     return all(type(result).__name__ == "DropVar" for result in store.outvars)
 
 
 def _comparing(split: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
-    """2 above, for the function that splits a jaxpr into what is known and what is computed again."""
+    """Wraps the function that splits a jaxpr into the known part and the part that is computed again."""
 
     def compared(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
         result = split(jaxpr, *args, **kwargs)
@@ -373,7 +385,7 @@ def _compare(body: Any, staged: Any, notes: RefNotes) -> None:
             and not any(other.primitive is one.primitive and _is_same(other, one) for other in kept)
         ]
         for write in gone:
-            after = [one for one in reads if _stands_behind(body, write, one)]
+            after = [one for one in reads if _comes_after(body, write, one)]
             if after:
                 made, read = (_describe_equation(one, notes) for one in (making, after[0]))
                 for one in _list_uses([write], reference):
@@ -385,7 +397,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return one.source_info is other.source_info or (bool(one.outvars) and one.outvars == other.outvars)
 
 
-def _stands_behind(body: Any, write: Any, read: Any) -> bool:
+def _comes_after(body: Any, write: Any, read: Any) -> bool:
     places = {id(one): number for number, one in enumerate(body.eqns)}
     found = [number for number, one in enumerate(body.eqns) if _is_same(one, read) and one.primitive is read.primitive]
     return any(number > places[id(write)] for number in found)
@@ -404,7 +416,7 @@ def _makes_refs(jaxpr: Any) -> bool:
 
 
 def holds_refs(jaxpr: Any) -> bool:
-    """Returns whether the program makes a Ref outside of a kernel, in whichever function."""
+    """Whether the program makes a Ref outside of a kernel, in any function."""
     return any(
         one.primitive.name in _MAKES | _OLD_MAKES
         or (one.primitive.name not in PRIMITIVES and any(map(holds_refs, list_jaxprs(one.params))))
@@ -417,7 +429,7 @@ def _is_ref(variable: Any) -> bool:
 
 
 def _find_frames() -> Any:
-    """Returns JAX's class of a function that is being traced; None before 0.5 or so, where there is another one."""
+    """Returns JAX's class of a function that is being traced; None before 0.5 or so, where the class is another one."""
     frames = getattr(_partial_eval(), "JaxprStackFrame", None)
     return frames if hasattr(frames, "to_jaxpr") else None
 

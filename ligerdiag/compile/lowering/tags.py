@@ -1,21 +1,17 @@
-"""Worker side: puts a unique number on every StableHLO operation, in its MLIR location, in program order.
+"""Gives each StableHLO operation a unique number, its tag, in its MLIR location; reads and sets MLIR locations.
 
-Worker side: reads and sets MLIR locations with the Python bindings of MLIR that this jaxlib has.
+The tag follows the operation's own name, `jit(f)/mul#ld17`; the locations below it (file, line, callers) stay. An
+operation without a name gets `#ld17`. Tags are 1, 2, ... in the order of a walk over the module, an operation before
+those in its regions. An existing tag is replaced, because JAX returns a cached module when it lowers a program again. A
+`;` or `#` that the author uses, as in `jax.named_scope("a;b")`, is written `%3B` or `%23`: XLA joins names with `;`,
+and `#` marks a tag.
 
-1. Since jaxlib 0.9 or so a location is an object with a class and an operation's location can be set.
-2. Before, a location can only be printed and parsed, and an operation keeps the one that it was made with: another
-   operation is made in its place.
+XLA keeps the name as `op_name`. For an inlined function it joins caller and callee: `jit(f)/call#ld15/add#ld85`. Two
+traces of one program, one of which has more operations (see `intent`), get the same tags for the same operations
+(`tag_like`).
 
-Worker side: puts a unique number on every StableHLO operation, in program order.
-
-1. The number is written after the operation's own name, `jit(f)/mul#ld17`, in its location; the locations below it
-   (file, line, callers) stay. An operation without a name gets `#ld17` alone.
-2. Numbers are 1, 2, … in the order of a walk over the module, an operation before the operations in its regions. An
-   existing tag is replaced: JAX hands out the module of its cache when it lowers a program again. A `;` and a `#` of
-   the author's own, in `jax.named_scope("a;b")`, are written `%3B` and `%23`: XLA joins names with `;`, and only our
-   own `#` may stand for a tag.
-3. XLA keeps the name as `op_name`. For an inlined function it joins caller and callee: `jit(f)/call#ld15/add#ld85`.
-4. Two traces of one program, of which one has more operations (see `intent`), get the same number where they do the same.
+Since jaxlib 0.9 or so, a location is an object with a class, and an operation's location can be set. Before, a location
+can only be printed and parsed, and an operation keeps its location, so another operation replaces it.
 """
 
 import re
@@ -46,7 +42,7 @@ def read_name(location: Any) -> str | None:
 
 
 def rename_location(location: Any, name: str, context: Any) -> Any:
-    """Returns the location under this name: in the place of the name that it had, or around it."""
+    """Returns the location with this name, which replaces its name or is added."""
     if _HAS_CLASSES:
         child = location.child_loc if isinstance(location, _BINDINGS.NameLoc) else location
         return ir.Location.name(name, childLoc=child, context=context)
@@ -58,7 +54,7 @@ def rename_location(location: Any, name: str, context: Any) -> Any:
 
 
 def iterate_lines(location: Any) -> Iterator[tuple[str, int]]:
-    """(file, line) of the frames, innermost first."""
+    """Yields (file, line) of the frames, innermost first."""
     if not _HAS_CLASSES:
         yield from ((_read_string(match[1]), int(match[2])) for match in _LINE.finditer(str(location)))
         return
@@ -74,20 +70,20 @@ def iterate_lines(location: Any) -> Iterator[tuple[str, int]]:
             return
 
 
-def put_location(operation: Any, location: Any) -> None:
-    """Gives the operation this location. The handle is not to be used afterwards: it may stand for an erased operation."""
+def set_location(operation: Any, location: Any) -> None:
+    """Gives the operation this location. Do not use the handle afterwards: its operation may have been erased."""
     try:
         operation.location = location
     except AttributeError:
-        make_anew(operation, location)
+        replace_operation(operation, location)
 
 
-def make_anew(
+def replace_operation(
     operation: Any, location: Any, *, more_operands: Sequence[Any] = (), more_results: Sequence[Any] = ()
 ) -> Any:
     """Replaces an operation by one like it, with further operands and result types after its own."""
     operations: Any = ir.Operation
-    attributes = operation.attributes  # a loop over it gives names or named attributes, by the version
+    attributes = operation.attributes  # iteration yields names or named attributes, depending on the version
     named = [attributes[number] for number in range(len(attributes))]
     new = operations.create(
         operation.name,
@@ -109,8 +105,7 @@ def make_anew(
 
 
 def _read_string(literal: str) -> str:
-    """Returns the text that MLIR printed in quotes: bytes that are not printable are escaped by two hexadecimal
-    digits."""
+    """Returns the text that MLIR printed in quotes, where two hexadecimal digits escape a byte that is not printable."""
 
     def unescape(match: re.Match[bytes]) -> bytes:
         return match[1] if match[1] in (b"\\", b'"') else bytes.fromhex(match[1].decode())
@@ -128,27 +123,28 @@ def _print_string(text: str) -> str:
 
 _TAG = re.compile(r"#ld\d+$")
 CALL_NAME = re.compile(r"ld_call_[0-9a-f]{8}")
-"""A scope of JAX's name stack, see `call_names`. It tells kernel calls apart until the module is compiled."""
+"""A scope of JAX's name stack that distinguishes kernel calls until the module is compiled, see `call_names`."""
 _EVALUATED = "eval_jaxpr/"
-"""In a name, once for each time that JAX has run the operation's jaxpr: in one trace more often than in another."""
+"""Part of a name, once for each time that JAX ran the operation's jaxpr, which differs between traces."""
 _CALL_STEP = re.compile(rf"{CALL_NAME.pattern}/?")
 
-_NAMED = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
-"""Operations that pass on what the operations inside need, which is more in one trace than in the other."""
+_TYPED_BY_CONTENTS = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
+"""Operations that pass on what their contents need, so one trace may give them more results than another."""
 
 
 type _Key = tuple[str, str, tuple[str, ...]]
 
 
 def tag_operations(module: ir.Module) -> int:
-    """Tags all operations of the module in place and returns how many they are."""
+    """Tags all operations of the module in place and returns their number."""
     operations = list(walk_operations(module.operation))
     _put_tags(module, operations, range(1, len(operations) + 1))
     return len(operations)
 
 
 def tag_like(module: ir.Module, other: ir.Module) -> int:
-    """Tags all operations of the module in place, by 4 as those of the other one, which is tagged; returns how many.
+    """Tags all operations of the module in place, like the same operations of `other`, which is tagged; returns their
+    number.
 
     Operations that the other module lacks get numbers above all of its own.
     """
@@ -167,13 +163,13 @@ def tag_like(module: ir.Module, other: ir.Module) -> int:
 
 
 def read_tag(operation: Any) -> int:
-    """Returns the operation's number; 0 where it has none."""
+    """Returns the operation's tag; 0 if it has none."""
     found = _TAG.search(read_name(operation.location) or "")
     return int(found[0][3:]) if found else 0
 
 
 def find_target(operation: Any) -> str:
-    """Returns the target of a custom call; nothing for another operation."""
+    """Returns the target of a custom call; empty for another operation."""
     if operation.name != "stablehlo.custom_call":
         return ""
     return ir.StringAttr(operation.attributes["call_target_name"]).value
@@ -189,18 +185,18 @@ def walk_operations(operation: Any) -> Iterator[Any]:
 
 
 def strip_tag(name: str) -> str:
-    """Returns the name as it was before it was tagged, its own `;` and `#` escaped (1), and without the name of a call."""
+    """Returns the name without its tag and without the name of a call; its own `;` and `#` are escaped."""
     return drop_call_name(_strip_number(name))
 
 
 def read_call_name(text: object) -> str:
-    """Returns the name of the call that a name stack or a location's name is of; empty where there is none."""
+    """Returns the name of the call in a name stack or a location's name; empty if there is none."""
     found = CALL_NAME.search(str(text))
     return "" if found is None else found[0]
 
 
 def drop_call_name(name: str) -> str:
-    """Returns the name of an operation without that of the kernel call that it is of."""
+    """Returns the name of an operation without the name of its kernel call."""
     return _CALL_STEP.sub("", name)
 
 
@@ -211,23 +207,23 @@ def _strip_number(name: str) -> str:
 def _put_tags(module: ir.Module, operations: Sequence[Any], numbers: Sequence[int]) -> None:
     for operation, number in reversed(
         list(zip(operations, numbers, strict=True))
-    ):  # inner ones first: see put_location
-        put_location(operation, _tag_location(operation.location, number, module.context))
+    ):  # inner ones first: see set_location
+        set_location(operation, _tag_location(operation.location, number, module.context))
 
 
 def _read_key(operation: Any) -> _Key:
-    """Returns the key that two traces of the same operation share."""
+    """Returns the key of the operation, which is equal in two traces."""
     kind = "func.call" if find_target(operation) == PARTITIONED else operation.name
-    types = () if kind in _NAMED else tuple([str(result.type) for result in operation.results])
+    types = () if kind in _TYPED_BY_CONTENTS else tuple([str(result.type) for result in operation.results])
     return kind, _strip_number(read_name(operation.location) or "").replace(_EVALUATED, ""), types
 
 
 def match_keys(ours: Sequence[Hashable], others: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """Positions of the same operation, in order.
+    """Yields the positions of equal operations in both, in order.
 
-    Operations of a key that is there equally often in both are paired in their order, where these pairs do not cross: a
-    model's layers repeat each key, and comparing every one with every other grows with their square. Between such pairs
-    the longest equal runs are the same.
+    Operations whose key occurs equally often in both are paired in their order, as far as the pairs do not cross. A
+    model's layers repeat each key, and comparing all pairs would take quadratic time. Between these pairs, the longest
+    equal runs are matched.
     """
     last = (-1, -1)
     for pair in (*_pair_by_count(ours, others), (len(ours), len(others))):
@@ -243,7 +239,7 @@ def match_keys(ours: Sequence[Hashable], others: Sequence[Hashable]) -> Iterator
 
 
 def _pair_by_count(ours: Sequence[Hashable], others: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """The longest increasing run of pairs of operations whose key is there equally often in both."""
+    """Returns the longest increasing run of pairs of operations whose key occurs equally often in both."""
     places: defaultdict[Hashable, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for side, keys in enumerate((ours, others)):
         for position, key in enumerate(keys):

@@ -1,42 +1,48 @@
-"""Worker side: finds where a trivial operation can tie a kernel call to one reader, and puts it there.
+"""Ties kernel calls to single readers: a trivial operation makes a reader depend on the kernel's result.
 
-Each use of the storage that the kernel was given, by operations after the call in program order (`stablehlo_alias`), is one
-place. Which operands a kernel overwrites is not known here: every operand of every custom call is looked at. A reader
-that is a kernel call itself would overwrite the tied value in the place of the original: `bisect` leaves that alone.
+A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output,
+cast to the value's type; the `trivial` mode of kernels/ does so for all readers at once. The sum comes after the kernel
+and is shared by its ties; cast, addition and subtraction come before the reader. If the reader is in a function that
+calls the kernel's function, each function on the path returns the sum too. A new operation has the location of the
+reader (the sum that of the kernel) with `ligerdiag tie` at the end of its name, so it belongs to autodiff if the reader
+does. The module is tagged again afterwards.
 
-Worker side: puts trivial operations between kernel calls and single readers, into a tagged StableHLO module.
+A reader is a use of the storage that the kernel was given, after the call in program order. Which operands a kernel
+overwrites is unknown here, so every operand of every custom call is considered. If the reader is a kernel call, it
+would overwrite the tied value instead of the original, so `bisect` does not use such a tie.
 
-A tie replaces one use of a value by `value + s - s`, s being the sum of the kernel's first floating-point output, cast to
-the value's type: what the `trivial` mode of kernels/ does for all readers at once.
-
-1. The sum stands after the kernel and is shared by its ties; cast, addition and subtraction stand before the reader.
-2. If the reader is in a function that calls the kernel's, each function on the way returns the sum, too.
-3. A new operation has the location of the reader, that of the sum the kernel's, and `ligerdiag tie` at the end of its
-   name: it belongs to autodiff if the reader does. The module is tagged anew afterwards.
+Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage,
+including reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the
+caller's values. An element of a loop's state that the body returns unchanged, and a value that the loop's region takes
+from outside, are other names of the outer value: the next iteration, and readers after the loop, see what this
+iteration overwrites. Other elements are the loop's own storage. If the call is in a function and the storage comes from
+a caller or is returned to it, the callers read it after their call of the function.
 """
 
 import re
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.call_records import Readers, TieSite
-from ligerdiag.compile.lowering.binds import TracedCall
 from ligerdiag.compile.lowering.kernel_calls import LoweredCall
-from ligerdiag.compile.lowering.stablehlo_alias import FUNCTION, Program, Use, find_calls_of, read_return, read_target
 from ligerdiag.compile.lowering.tags import (
     iterate_lines,
-    make_anew,
     read_name,
     read_tag,
     rename_location,
+    replace_operation,
     strip_tag,
     walk_operations,
 )
+from ligerdiag.compile.lowering.traced_calls import TracedCall
 from ligerdiag.errors import CompileError, InputError, describe_fault, is_project_file
+from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.model.findings import SourceLine
 
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)([^x<>]+(?:<[^<>]+>)?)(?:, .*)?>$")
@@ -45,11 +51,267 @@ _SUMMABLE = re.compile(r"(?:b?f\d.*|[us]?i(?:[2-9]|\d\d+)|complex<f\d+>)$")
 _NAMES = {"i1": "pred", "complex<f32>": "c64", "complex<f64>": "c128"}
 
 
+type AliasPath = tuple[tuple[int, int, int], ...]
+"""Region, block and position at each level, from the module down to an operation."""
+
+
+LOOP = "stablehlo.while"
+
+
+CALL = "func.call"
+
+
+RETURN = "func.return"
+
+
+FUNCTION = "func.func"
+
+
+CUSTOM_CALL = "stablehlo.custom_call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A read of the storage after the call."""
+
+    tag: int
+    operand: int
+    through: tuple[int, ...]
+    """Tags of the function calls that lead from the reader's function to the kernel's."""
+    untieable: str
+    """The reason why the call's result is not available to the reader; empty if it is."""
+
+
+class AliasedStorage:
+    """The place of each operation of a module, by tag, and the values that share storage."""
+
+    def __init__(self, module: Any) -> None:
+        """Reads the module, which must not change while this is used."""
+        self.operations: dict[int, Any] = {read_tag(one): one for one in walk_operations(module.operation)}
+        self.paths: dict[int, AliasPath] = {}
+        self._tags: dict[AliasPath, int] = {}
+        self._uses: dict[Any, list[tuple[int, int]]] = {}
+        self._scopes: dict[Any, int] = {}
+        """Length of the paths of the operations in the block that has the value."""
+        self._functions: dict[str, int] = {}
+        self._calls: dict[int, list[int]] = {}
+        """Tag of a function to those of its calls."""
+        for path, operation in _walk_paths(module.operation, ()):
+            self._add(read_tag(operation), path, operation)
+        self._above: dict[Any, Any] = {}
+        self._joined: set[int] = set()
+        for function in self._functions.values():
+            self._join_names(function)
+
+    def kernels(self) -> Iterator[int]:
+        """Yields the tags of the custom calls that may be kernels."""
+        for tag, operation in self.operations.items():
+            if is_kernel(operation):
+                yield tag
+
+    def find_uses(self, call: int, operand: int) -> Iterator[Use]:
+        """Yields the uses of the call's operand after the call."""
+        yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
+
+    def explain_hand_on(self, tag: int, operand: int) -> str:
+        """Returns why a copy of this operand would not only be read: a function passes it to a kernel or returns it.
+        Empty if none does.
+        """
+        if self.operations[tag].name != CALL:
+            return ""
+        function = self._functions[_read_callee(self.operations[tag])]
+        name = _read_symbol(self.operations[function])
+        for value in self._names(self._arguments(function)[operand]):
+            for user, number in self._uses.get(value, ()):
+                if is_kernel(self.operations[user]):
+                    return f"the function `{name}` passes it to a kernel, which would get a copy"
+                if self.operations[user].name == RETURN:
+                    return f"the function `{name}` returns it, and would return a copy"
+                if reason := self.explain_hand_on(user, number):
+                    return reason
+        return ""
+
+    def _find_uses(self, at: int, seeds: list[Any], through: tuple[int, ...], trouble: str) -> Iterator[Use]:
+        function = self._tags[self.paths[at][:1]]
+        escaping: list[Any] = []
+        for value in dict.fromkeys(name for seed in seeds for name in self._names(seed)):
+            scope = min(self._scopes[name] for name in self._names(value))
+            around = [self._tags[self.paths[at][:depth]] for depth in range(scope, len(self.paths[at]))]
+            loops = [tag for tag in around if self.operations[tag].name == LOOP]
+            escaping.append(value)
+            for tag, number in self._uses.get(value, ()):
+                if tag == at or self._is_inner_return(tag):
+                    continue
+                reason = self._relate(tag, at, loops)
+                if reason is not None:
+                    yield Use(tag=tag, operand=number, through=through, untieable=trouble or reason)
+        arguments, returned = self._arguments(function), self._returned(function)
+        inputs = [number for number, value in enumerate(arguments) if value in escaping]
+        outputs = [number for number, value in enumerate(returned) if value in escaping]
+        if len(self.paths[at]) > 2:
+            trouble = trouble or self._describe_region(at)
+        for call in self._calls.get(function, ()) if inputs or outputs else ():
+            operation = self.operations[call]
+            outer = [operation.operands[number] for number in inputs] + [operation.results[n] for n in outputs]
+            yield from self._find_uses(call, outer, (call, *through), trouble)
+
+    def _relate(self, tag: int, at: int, loops: list[int]) -> str | None:
+        """Returns None if the operation does not read what the call writes; otherwise the reason why it cannot be tied,
+        empty if it can.
+        """
+        path, call = self.paths[tag], self.paths[at]
+        is_inside = any(self.paths[loop] == path[: len(self.paths[loop])] and loop != tag for loop in loops)
+        depth = next((d for d, (one, other) in enumerate(zip(path, call, strict=False)) if one != other), None)
+        is_after = depth is not None and path[depth][:2] == call[depth][:2] and path[depth] > call[depth]
+        if is_after:
+            return "" if depth == len(call) - 1 else self._describe_region(at)
+        return "it reads, before the kernel, what an earlier iteration of the loop overwrote" if is_inside else None
+
+    def _describe_region(self, at: int) -> str:
+        around = self.operations[self._tags[self.paths[at][:-1]]]
+        return f"the kernel is inside a `{around.name}`: its results are not available outside"
+
+    def _is_inner_return(self, tag: int) -> bool:
+        return self.operations[tag].name == RETURN and bool(self._calls.get(self._tags[self.paths[tag][:1]]))
+
+    def _add(self, tag: int, path: AliasPath, operation: Any) -> None:
+        self.paths[tag] = path
+        self._tags[path] = tag
+        for number, value in enumerate(operation.operands):
+            self._uses.setdefault(value, []).append((tag, number))
+        for value in operation.results:
+            self._scopes[value] = len(path)
+        for region in operation.regions:
+            for block in region:
+                for value in block.arguments:
+                    self._scopes[value] = len(path) + 1
+        if operation.name == FUNCTION:
+            self._functions[_read_symbol(operation)] = tag
+
+    @cached_property
+    def _calls_in(self) -> dict[int, list[int]]:
+        """Tag of a function to those of the calls inside it."""
+        found: dict[int, list[int]] = {}
+        for tag, operation in self.operations.items():
+            if operation.name == CALL:
+                found.setdefault(self._tags[self.paths[tag][:1]], []).append(tag)
+        return found
+
+    @cached_property
+    def _loops_in(self) -> dict[int, list[int]]:
+        """Tag of a function to those of the loops inside it."""
+        found: dict[int, list[int]] = {}
+        for tag, operation in self.operations.items():
+            if operation.name == LOOP:
+                found.setdefault(self._tags[self.paths[tag][:1]], []).append(tag)
+        return found
+
+    def _join_names(self, function: int) -> None:
+        """Joins the result of each call in the function with the value whose storage it shares."""
+        if function in self._joined:
+            return
+        self._joined.add(function)
+        for tag in self._calls_in.get(function, ()):
+            call = self.operations[tag]
+            callee = self._functions[_read_callee(call)]
+            self._calls.setdefault(callee, []).append(tag)
+            self._join_names(callee)
+            first: dict[Any, Any] = {
+                self._root(value): operand
+                for value, operand in zip(self._arguments(callee), call.operands, strict=True)
+            }
+            for value, result in zip(self._returned(callee), call.results, strict=True):
+                same = first.setdefault(self._root(value), result)
+                if same is not result:
+                    self._above[self._root(result)] = self._root(same)
+
+        for tag in sorted(self._loops_in.get(function, ()), reverse=True):  # inner loops first
+            self._join_kept(self.operations[tag])
+
+    def _join_kept(self, loop: Any) -> None:
+        """Joins each element of the loop's state that its body returns unchanged with the operand and the result of the
+        loop.
+        """
+        condition, body = (region.blocks[0] for region in loop.regions)
+        returned = list(list(body.operations)[-1].operation.operands)
+        for number, argument in enumerate(body.arguments):
+            if self._root(returned[number]) == self._root(argument):
+                given = self._root(loop.operands[number])
+                for other in (argument, condition.arguments[number], loop.results[number]):
+                    if (name := self._root(other)) != given:
+                        self._above[name] = given
+
+    def _root(self, value: Any) -> Any:
+        while value in self._above:
+            value = self._above[value]
+        return value
+
+    def _names(self, value: Any) -> list[Any]:
+        return self._classes.get(self._root(value), [value])
+
+    @cached_property
+    def _classes(self) -> dict[Any, list[Any]]:
+        """The values that have several names, by class; only read once all names are joined."""
+        found: dict[Any, list[Any]] = {}
+        for value in self._above:
+            found.setdefault(self._root(value), [self._root(value)]).append(value)
+        return found
+
+    def _arguments(self, function: int) -> list[Any]:
+        return list(_entry(self.operations[function]).arguments)
+
+    def _returned(self, function: int) -> list[Any]:
+        return list(read_return(self.operations[function]).operands)
+
+
+def is_kernel(operation: Any) -> bool:
+    """Whether it is a custom call that may be a kernel."""
+    return operation.name == CUSTOM_CALL and not has_trait(read_target(operation), CallTrait.FOR_PARTITIONER)
+
+
+def read_target(operation: Any) -> str:
+    """Returns the target of a custom call."""
+    return ir.StringAttr(operation.attributes["call_target_name"]).value
+
+
+def read_return(function: Any) -> Any:
+    """Returns the function's last operation."""
+    return list(_entry(function).operations)[-1].operation
+
+
+def find_calls_of(module: Any, function: Any) -> list[Any]:
+    """Returns the operations that call the function."""
+    name = _read_symbol(function)
+    return [one for one in walk_operations(module.operation) if one.name == CALL and _read_callee(one) == name]
+
+
+def _entry(function: Any) -> Any:
+    return function.regions[0].blocks[0]
+
+
+def _read_symbol(function: Any) -> str:
+    return ir.StringAttr(function.attributes["sym_name"]).value
+
+
+def _read_callee(call: Any) -> str:
+    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+
+
+def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, Any]]:
+    """Yields the operations with their paths, in the order of `walk_operations`."""
+    for region_number, region in enumerate(operation.regions):
+        for block_number, block in enumerate(region):
+            for position, view in enumerate(block):
+                path = (*above, (region_number, block_number, position))
+                yield path, view.operation
+                yield from _walk_paths(view.operation, path)
+
+
 def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> Readers:
-    """Returns the readers of the tagged module; never raises, says what is in the way instead."""
+    """Returns the readers of the tagged module. Does not raise: `Readers.trouble` says why they cannot be found."""
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
-        program = Program(module)
+        program = AliasedStorage(module)
         found = [
             _describe(program, use, names.get(call, ""), call, operand)
             for call in program.kernels()
@@ -58,17 +320,17 @@ def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[Lo
         ]
     except Exception as fault:
         traceback.print_exception(fault)
-        return Readers(trouble=f"the program's readers are not understood: {describe_fault(fault)}")
+        return Readers(trouble=f"the readers of the program cannot be found: {describe_fault(fault)}")
     found.sort(key=lambda one: (one.reader, one.reader_operand, one.call, one.operand, one.through))
     return Readers(found=tuple(found))
 
 
 def find_floating_output(call: Any) -> Any:
-    """Returns the first result of floating type of a kernel call; None when there is none."""
+    """Returns the kernel call's first result of floating type; None if there is none."""
     return next((result for result in call.results if _FLOATING.match(_split_type(result)[1])), None)
 
 
-def _describe(program: Program, use: Use, kernel: str, call: int, operand: int) -> TieSite:
+def _describe(program: AliasedStorage, use: Use, kernel: str, call: int, operand: int) -> TieSite:
     kernel_call, reader = program.operations[call], program.operations[use.tag]
     value = reader.operands[use.operand]
     dimensions, element = _split_type(value)
@@ -79,7 +341,7 @@ def _describe(program: Program, use: Use, kernel: str, call: int, operand: int) 
     elif find_floating_output(kernel_call) is None:
         trouble = "the kernel returns no floating-point array to tie with"
     else:
-        trouble = use.untieable or program.is_handed_on(use.tag, use.operand)
+        trouble = use.untieable or program.explain_hand_on(use.tag, use.operand)
     path = "/".join(str(tag) for tag in (*use.through, call))
     return TieSite(
         id=f"{path}.{operand}:{use.tag}.{use.operand}",
@@ -97,34 +359,35 @@ def _describe(program: Program, use: Use, kernel: str, call: int, operand: int) 
 
 
 def _split_type(value: Any) -> tuple[list[str], str]:
-    """Dimensions and element type of an array of known shape; the type is empty for anything else."""
+    """Returns dimensions and element type of an array of known shape; for anything else the element type is empty."""
     found = _TENSOR.match(str(value.type))
     return ([], "") if found is None else (found[1].split("x")[:-1], found[2])
 
 
 def _name_type(element: str) -> str:
-    """Returns the type's name in XLA: `s32`, `u8`, `pred`; MLIR's own name where they are the same."""
+    """Returns XLA's name of the type: `s32`, `u8`, `pred`; MLIR's own name if it is the same."""
     if element in _NAMES:
         return _NAMES[element]
     return f"s{element[1:]}" if re.match(r"i\d", element) else element.replace("ui", "u").lower()
 
 
-NAME = "ligerdiag tie"
+_NAME = "ligerdiag tie"
 _LISTED = 8
 _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) -> None:
-    """Ties these readers of the module as it was when they were found.
+    """Ties these readers, in the module in which they were found.
 
-    Raises InputError for an id that is none of them or cannot be tied, CompileError when there is no telling.
+    Raises InputError for an id that is unknown or cannot be tied, CompileError if the readers or this jaxlib are not
+    understood.
     """
     wanted = _choose(readers, ids, case_id)
     try:
         with module.context, ir.Location.unknown():
-            weaver = _Weaver(module)
+            writer = _TieWriter(module)
             for reader in wanted:
-                weaver.tie(reader)
+                writer.tie(reader)
     except Exception as fault:
         traceback.print_exception(fault)
         raise CompileError(f"case `{case_id}` cannot be tied with this jaxlib: {describe_fault(fault)}") from fault
@@ -145,8 +408,8 @@ def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]
     return [reader for reader in readers.found if reader.id in set(ids)]
 
 
-class _Weaver:
-    """The operations of the module by the tags that they had, while the module changes."""
+class _TieWriter:
+    """Puts ties into a module; finds operations by the tags that they had before the module changed."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -157,7 +420,7 @@ class _Weaver:
         """(tags of calls from a function to the kernel, the kernel's) to the number of the function's result."""
 
     def tie(self, reader: TieSite) -> None:
-        """Replaces the one use."""
+        """Ties one reader."""
         total = self._find_sum((*reader.through, reader.call))
         operation = self._operations[reader.reader]
         value = operation.operands[reader.reader_operand]
@@ -171,7 +434,7 @@ class _Weaver:
             operation.operands[reader.reader_operand] = _put("stablehlo.subtract", [added, total], value.type).result
 
     def _find_sum(self, path: tuple[int, ...]) -> Any:
-        """Returns the scalar, in the function where the path begins."""
+        """Returns the scalar sum in the function where the path begins."""
         tag, *rest = path
         if not rest:
             if tag not in self._sums:
@@ -184,7 +447,7 @@ class _Weaver:
         return self._operations[tag].results[self._results[inner]]
 
     def _return(self, function: Any, value: Any) -> int:
-        """Makes the function return the value, too, and says which result that is."""
+        """Makes the function return the value as well, and returns the number of that result."""
         kind: Any = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
         results = [*kind.results, value.type]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(list(kind.inputs), results))
@@ -198,7 +461,7 @@ class _Weaver:
 
     def _replace(self, operation: Any, **more: list[Any]) -> None:
         tag = next(tag for tag, one in self._operations.items() if one == operation)
-        self._operations[tag] = make_anew(operation, operation.location, **more)
+        self._operations[tag] = replace_operation(operation, operation.location, **more)
 
     def _find_function(self, operation: Any) -> Any:
         while operation.name != FUNCTION:
@@ -207,8 +470,9 @@ class _Weaver:
 
 
 def _put_sum(kernel: Any) -> Any:
-    """Returns the operation that sums up the kernel's first floating-point output, right behind the kernel; f32 at
-    least."""
+    """Puts the sum of the kernel's first floating-point output, at least in f32, right after the kernel; returns its
+    operation.
+    """
     output = find_floating_output(kernel)
     following = next(after for before, after in _iterate_pairs(kernel.parent) if before.operation == kernel)
     kind = ir.RankedTensorType(output.type)
@@ -229,7 +493,7 @@ def _put_sum(kernel: Any) -> Any:
 
 
 def _iterate_pairs(operation: Any) -> Iterator[tuple[Any, Any]]:
-    """Neighbours in the blocks of the operation."""
+    """Yields neighbours in the blocks of the operation."""
     for region in operation.operation.regions:
         for block in region:
             yield from pairwise(block.operations)
@@ -252,10 +516,10 @@ def _put(
 
 
 def _derive_location(operation: Any, otherwise: Any) -> Any:
-    """Returns the operation's location, or the other's if it has no name, under a name of our own."""
+    """Returns the operation's location, or the other's if it has no name, with our suffix at the end of its name."""
     location = operation.location
     name = strip_tag(read_name(location) or "")
     if not name:
         location = otherwise.location
         name = strip_tag(read_name(location) or "")
-    return rename_location(location, f"{name}/{NAME}" if name else NAME, location.context)
+    return rename_location(location, f"{name}/{_NAME}" if name else _NAME, location.context)

@@ -31,8 +31,8 @@ from ligerdiag.effects.launches.index_values import (
     get_roots,
     make_scalar,
 )
+from ligerdiag.effects.launches.operation_results import LaunchSite, compute_results, make_unknown
 from ligerdiag.effects.launches.trace import MIXERS, Demand, Trace
-from ligerdiag.effects.launches.value_operations import LaunchSite, compute_results, make_unknown
 from ligerdiag.effects.libtriton import parse_successors, parse_word
 from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS, find_dead_loads
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule

@@ -43,8 +43,8 @@ from ligerdiag.effects.launches.index_values import (
     Unknown,
     make_scalar,
 )
+from ligerdiag.effects.launches.operation_results import LaunchSite
 from ligerdiag.effects.launches.trace import BufferTrace, Trace
-from ligerdiag.effects.launches.value_operations import LaunchSite
 from ligerdiag.effects.libtriton import parse_bits
 from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
 from ligerdiag.effects.pointer_flow import ELSEWHERE_BIT, compute_roots, compute_summaries

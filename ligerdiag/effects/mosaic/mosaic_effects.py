@@ -17,19 +17,6 @@ from hashlib import sha256
 from typing import Any
 
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, compute_plain_use, create_unknown_effects
-from ligerdiag.effects.mosaic.mosaic_operations import (
-    DESCRIPTOR_READS,
-    DESCRIPTOR_UPDATES,
-    DESCRIPTOR_WRITES,
-    INITIALISER,
-    READS,
-    UPDATES,
-    WRITES,
-    AsmKind,
-    classify_inline_assembly,
-    derives_pointers,
-    is_harmless,
-)
 from ligerdiag.effects.mosaic.mosaic_places import (
     NOWHERE,
     Foreign,
@@ -42,6 +29,19 @@ from ligerdiag.effects.mosaic.mosaic_places import (
     Table,
     make_foreign,
     pass_through_regions,
+)
+from ligerdiag.effects.mosaic.operation_tables import (
+    DESCRIPTOR_READS,
+    DESCRIPTOR_UPDATES,
+    DESCRIPTOR_WRITES,
+    INITIALISER,
+    READS,
+    UPDATES,
+    WRITES,
+    AsmKind,
+    classify_inline_assembly,
+    derives_pointers,
+    is_harmless,
 )
 from ligerdiag.effects.payload import parse_string_attributes
 from ligerdiag.errors import ArtifactError

@@ -208,7 +208,7 @@ class _Run:
     most: Mapping[int, int] = field(default_factory=dict[int, int])
     multiply: Multiply = multiply
     overwrote: bool = False
-    """Whether a kernel has overwritten an operand that is none of its declared outputs."""
+    """Whether a kernel has overwritten an operand that no declared output aliases."""
     _evaluator: HloEvaluator = field(init=False)
     _overwritable: frozenset[_Form] = field(init=False)
     """Forms of the kernels' operands."""

@@ -24,9 +24,9 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.effects.call import carries_kernel
+from ligerdiag.hlo.dataflow import RoundingPair, find_rounding_pairs
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.roundings import RoundingPair, find_rounding_pairs
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
 from ligerdiag.replay.ops.scope import Array, Cell, Cells, Multiply, list_cells
 from ligerdiag.replay.runs.attribution import compute_error, rank_error

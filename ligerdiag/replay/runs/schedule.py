@@ -89,7 +89,7 @@ class DeviceMemory:
         return self.view(instruction, index, shape)
 
     def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
-        """Stores the value, or its part for `index`, in the place of this instruction's result."""
+        """Stores the value, or its part for `index`, in the bytes of this instruction's result."""
         shape = instruction.shape
         for child in index:
             shape = shape.tuple_shapes[child]

@@ -32,7 +32,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _describe_kernel(context: Context, write: HiddenWrite) -> str:
-    """Says how the write is known."""
+    """Returns one sentence: what shows the write."""
     effects = next((effects for call, effects in context.calls if call is write.call), None)
     if effects is not None and is_declared(effects.operand_uses[write.operand]):
         return effects.operand_uses[write.operand].reason
@@ -40,7 +40,7 @@ def _describe_kernel(context: Context, write: HiddenWrite) -> str:
 
 
 MATMUL_GRADIENT = make_example(
-    about="The kernel doubles its operand, and nothing in the call says so.",
+    about="The kernel doubles its operand, and the call does not declare it.",
     code="""\
 def step(x, w):
     h = x @ w
@@ -59,33 +59,33 @@ RULE = Rule(
     kind=RuleKind.HIDDEN_WRITE,
     summary="the kernel's IR writes an operand that no output aliases",
     what_it_does="""\
-Follows the pointers of every store, atomic and descriptor store of the kernel's Triton IR, as it travels in the compiled
-program, back to the function's arguments, and compares with the call's `output_to_operand_aliasing`. Nothing that the
-program's author declares elsewhere is believed.""",
+Follows the pointers of every store, atomic and descriptor store in the kernel's Triton IR, which travels in the
+compiled program, back to the function's arguments, and compares the result with the call's
+`output_to_operand_aliasing`. It trusts nothing that the author declares elsewhere.""",
     why="""\
-It is the root of LD001 to LD005. Where every output is fresh in spite of it, the order is forced by something else, such as
-a workaround, which may cost precision or fail under sharding.""",
+This is the root of LD001 to LD005. If every output is fresh in spite of it, something else forces the order, such as a
+workaround, which may cost precision or fail under sharding.""",
     what_to_do="""\
-Declare the write, by `ligerdiag.in_place.call_in_place`, and read what it returns instead of the operand.""",
+Declare the write with `ligerdiag.in_place.call_in_place`, and read what it returns instead of the operand.""",
     limits="""\
-A masked store counts as a store: that a mask is never true is not proved.""",
+A masked store counts as a store: the rule does not try to prove that a mask is never true.""",
     references=("github.com/NVIDIA/warp/issues/745", "github.com/SpeedyWeather/SpeedyWeather.jl/pull/985"),
     reproduced=(
         Reproduction(
             report="NVIDIA/warp#745",
             case="accumulated_sum[argument-hidden]",
-            reproduced="a kernel adds to an input by atomics, and the call declares another output only: found in its IR",
+            reproduced="a kernel adds to an input by atomics, and the call only declares another output: found in its IR",
             missing="Warp and the FFI; the kernel here is Triton's",
         ),
         Reproduction(
             report="SpeedyWeather/SpeedyWeather.jl#985",
             case="sub_views[hidden]",
             reproduced=(
-                "calls that overwrite parts of one array, and say that they do not: found in their IR, and the "
+                "calls that overwrite parts of one array, and declare that they do not: found in their IR, and the "
                 "gradients are stale"
             ),
             missing=(
-                "the NaN, which came of live buffers laid over each other: Reactant's calls on the CPU do declare "
+                "the NaN, caused by overlapping live buffers: Reactant's calls on the CPU do declare "
                 "their alias; here each kernel gets a copy of its slice"
             ),
         ),

@@ -1,4 +1,4 @@
-"""LD010 autotuned-in-place: configurations are tried one after the other on bytes that are not restored."""
+"""LD010 autotuned-in-place: a launcher tries several configurations on bytes that it does not restore."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,6 @@ from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Party, Reproduction, Rule, RuleKind, make_example
 from ligerdiag.rules.wording import advise_zeros, describe_callers, locate_instruction, render_at
 
-"""Targets whose launcher tries the configurations before the program runs, when only arguments and constants hold values."""
-
 
 def check(context: Context) -> Iterator[Finding]:
     """Reports each operand that several configurations read and overwrite."""
@@ -21,7 +19,7 @@ def check(context: Context) -> Iterator[Finding]:
         if effects.configurations < 2:
             continue
         for write in [one for one in context.writes if one.call is call and not one.unknown]:
-            # what one configuration left there may count for the next one
+            # the next configuration may read what the previous one left
             counts = effects.operand_uses[write.operand].reads_before_write is not ReadsBeforeWrite.NO
             if counts and _holds_value(context, write):
                 yield _report(context, call, effects, write.operand, "no output aliases it")
@@ -35,11 +33,11 @@ def check(context: Context) -> Iterator[Finding]:
             for operand, output in _find_declared(context, call, effects):
                 yield _report(context, call, effects, operand, _explain_search(effects, operand, output))
             if _is_early(call) and _hits_argument(context, call, effects):
-                yield _report(context, call, effects, None, "an output of it stands in the bytes of an argument")
+                yield _report(context, call, effects, None, "one of its outputs is in the bytes of an argument")
 
 
 def _find_own(call: HloInstruction, effects: CallEffects) -> Iterator[int]:
-    """Outputs in bytes of their own that the kernel updates, and that the launcher does not zero before each launch."""
+    """Yields the outputs with separate bytes that the kernel updates and the launcher does not zero before each launch."""
     declared = set(call.operand_output_aliases.values())
     for output, (leaf, use) in enumerate(zip(iterate_leaves(call.shape), effects.output_uses, strict=False)):
         if use.old_read is not None and leaf not in declared and effects.outputs[output].writes:
@@ -52,7 +50,7 @@ def _report_output(context: Context, call: HloInstruction, effects: CallEffects,
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"`{effects.kernel}` is autotuned on its output {output}, which it updates, and nobody sets that back",
+        message=f"`{effects.kernel}` is autotuned on its output {output}, which it updates, and nothing resets it",
         source=find_user_line(context.optimized, call),
         kernel=effects.kernel,
         instructions=(call.name,),
@@ -61,7 +59,7 @@ def _report_output(context: Context, call: HloInstruction, effects: CallEffects,
             _describe_launcher(call, effects),
             ("kernel", f"each run updates output {output} once more{render_at(line)}"),
         ),
-        help=f"{advise_zeros(call.proto.custom_call_target, (output,))}; or give one configuration",
+        help=f"{advise_zeros(call.proto.custom_call_target, (output,))}; or use one configuration",
     )
 
 
@@ -74,7 +72,7 @@ def _describe_launcher(call: HloInstruction, effects: CallEffects) -> tuple[str,
 
 
 def _find_declared(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[tuple[int, int]]:
-    """Operands that the kernel reads, with the output that is declared to overwrite them, where nobody puts them back."""
+    """Yields the operands that the kernel reads and nobody restores, with the output that is declared to alias them."""
     for alias in call.proto.output_operand_aliasing:
         operand, output = int(alias.operand_index), next(iter(alias.output_shape_index), 0)
         held = not _is_early(call) or any(
@@ -85,7 +83,7 @@ def _find_declared(context: Context, call: HloInstruction, effects: CallEffects)
 
 
 def _counts(effects: CallEffects, operand: int, output: int) -> bool:
-    """Whether what one configuration leaves in the bytes of both is read by the next one."""
+    """Returns whether a configuration reads what the previous one left in the bytes of both."""
     access, use, own = effects.operands[operand], effects.operand_uses[operand], effects.output_uses[output]
     if access.writes:
         return use.reads_before_write is not ReadsBeforeWrite.NO
@@ -95,12 +93,12 @@ def _counts(effects: CallEffects, operand: int, output: int) -> bool:
 def _explain_search(effects: CallEffects, operand: int, output: int) -> str:
     others = [other for first, other in effects.saved if first == operand]
     if not others:
-        return f"output {output} is declared to alias it, and the launcher was not told"
+        return f"output {output} is declared to alias it, but the launcher does not know"
     count = len(effects.operands)
     found = ", ".join(f"operand {n}" if n < count else f"output {n - count}" for n in others)
     return (
-        f"output {output} is declared to alias it, and the launcher, which puts operand {operand} back only where it finds"
-        f" its address again, looks at {found}"
+        f"output {output} is declared to alias it, but the launcher restores operand {operand} only if it finds the same"
+        f" address elsewhere, and it looks at {found}"
     )
 
 
@@ -109,13 +107,13 @@ def _is_early(call: HloInstruction) -> bool:
 
 
 def _holds_value(context: Context, write: HiddenWrite) -> bool:
-    """Whether the operand holds the program's values while the configurations are tried."""
+    """Returns whether the operand holds the program's values while the launcher tries the configurations."""
     slices = [n for actual in context.actual.writes if actual.write == write.index for n in actual.slices]
     return not _is_early(write.call) or any(_is_held(context, number) for number in slices)
 
 
 def _is_held(context: Context, number: int | None) -> bool:
-    """Whether these bytes are an argument's or a constant's."""
+    """Returns whether these bytes belong to an argument or a constant."""
     if number is None or number < 0:
         return False
     allocation = context.buffers.slices[number].allocation
@@ -123,7 +121,7 @@ def _is_held(context: Context, number: int | None) -> bool:
 
 
 def _list_written(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[int]:
-    """Slices of the outputs that the kernel writes through a pointer of their own, those of declared aliases apart."""
+    """Yields the slices of the outputs that the kernel writes through their own pointers, without declared aliases."""
     declared = {tuple(alias.output_shape_index) for alias in call.proto.output_operand_aliasing}
     for (index, number), access in zip(context.buffers.definitions.get(call.id, ()), effects.outputs, strict=False):
         if access.writes and index not in declared:
@@ -131,7 +129,7 @@ def _list_written(context: Context, call: HloInstruction, effects: CallEffects) 
 
 
 def _find_shared(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[int]:
-    """Operands that the kernel reads, in whose bytes it writes an output of which the launcher does not know that."""
+    """Yields the operands that the kernel reads and whose bytes hold an output that is not declared to alias them."""
     buffers = context.buffers
     written = {other for number in _list_written(context, call, effects) for other in buffers.overlapping[number]}
     positions = context.positions
@@ -143,7 +141,7 @@ def _find_shared(context: Context, call: HloInstruction, effects: CallEffects) -
 
 
 def _hits_argument(context: Context, call: HloInstruction, effects: CallEffects) -> bool:
-    """Whether the call's outputs stand in the bytes of an argument that it does not read itself: one that was donated."""
+    """Returns whether an output is in the bytes of a donated argument that the call itself does not read."""
     places = {place for value in call.operands for place in context.positions.locate(value)}
     return any(
         _is_held(context, number) and places.isdisjoint(context.buffers.overlapping[number])
@@ -158,7 +156,7 @@ def _report(context: Context, call: HloInstruction, effects: CallEffects, operan
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"`{effects.kernel}` is autotuned on {what}, and nobody restores it",
+        message=f"`{effects.kernel}` is autotuned on {what}, and the launcher does not restore it",
         source=find_user_line(module, call),
         kernel=effects.kernel,
         operand=operand,
@@ -174,10 +172,10 @@ def _report(context: Context, call: HloInstruction, effects: CallEffects, operan
 
 def _describe_help(operand: int | None) -> str:
     if operand is None:
-        return "give one configuration, or do not donate that argument"
+        return "use one configuration, or do not donate that argument"
     return (
         f"make the overwritten array output {operand} of the call, the operand's own number, and declare it"
-        f" (`input_output_aliases={{{operand}: {operand}}}`): only then the launcher puts it back; or give one configuration"
+        f" (`input_output_aliases={{{operand}: {operand}}}`), so that the launcher restores it; or use one configuration"
     )
 
 
@@ -188,7 +186,7 @@ TWO = [triton.Config({}, num_warps=2), triton.Config({}, num_warps=4)]
 """
 
 AUTOTUNED = make_example(
-    about="Two configurations double the rows of an argument, again and again, before the launch that counts.",
+    about="The launcher doubles the rows of an argument many times with two configurations before the launch that counts.",
     code=_CONFIGURATIONS
     + """\
 tuned_kernel = triton.autotune(configs=TWO, key=[])(double_kernel)
@@ -208,7 +206,7 @@ CASE = Case(name="autotuned", function=step, args=(Arg(shape=(8, 32)),))
 )
 
 AUTOTUNED_DONATED = make_example(
-    about="The write is declared, and the launcher looks for the rows in the wrong buffer and puts nothing back.",
+    about="The write is declared, but the launcher looks for the rows in the wrong buffer and restores nothing.",
     code=_CONFIGURATIONS
     + """\
 @triton.autotune(configs=TWO, key=[])
@@ -258,7 +256,7 @@ CASE = Case(name="autotuned_out_of_place", function=step, args=(Arg(shape=(8, 32
 )
 
 ONE_CONFIGURATION = make_example(
-    about="Nothing is tried where there is one configuration.",
+    about="With one configuration the launcher tries nothing.",
     code="""\
 def step(x, w):
     return {"sums": sum_and_double(x @ w)}
@@ -274,40 +272,41 @@ RULE = Rule(
     severity=Severity.ERROR,
     kind=RuleKind.TRIED_IN_PLACE,
     party=Party.KERNEL,
-    summary="several configurations are tried on an operand that nobody restores",
+    summary="the launcher tries several configurations on an operand that it does not restore",
     what_it_does="""\
-Reports a kernel call with several configurations that reads an operand and overwrites it, where the launcher does not put
-the operand back. Three ways lead there: the kernel writes it behind XLA's back; XLA put an output into the bytes of an
-operand that was dead after the call; or the write is declared, and the launcher looks for it in another place. It reports
-an output that the kernel updates, as by atomic additions, and that the launcher does not zero: each configuration adds to
-it once more.""",
+Reports a kernel call with several configurations that reads an operand and overwrites it, if the launcher does not
+restore the operand. There are three ways to get there: the kernel writes the operand behind XLA's back; XLA put an
+output into the bytes of an operand that was dead after the call; or the write is declared, and the launcher looks for
+it in the wrong place. Also reports an output that the kernel updates, for instance by atomic additions, and that the
+launcher does not zero: each configuration adds to it once more.""",
     why="""\
-jaxlib's launcher of jax-triton's kernels times the configurations on the buffers of the call itself: each runs twice, then
-2 to 101 times. A kernel that doubles its operand has doubled it many times over when the launch that counts begins. It
-happens the first time that a process reaches the call, for the winner is remembered: a test that warms up misses it.""",
+jaxlib's launcher for jax-triton kernels times the configurations on the buffers of the call itself: each runs twice,
+then 2 to 101 times. A kernel that doubles its operand has doubled it many times over when the launch that counts
+begins. It happens only the first time that a process reaches the call, because the launcher remembers the winner: a
+test that warms up misses it.""",
     what_to_do="""\
-Declare the write, with an output that has the operand's own number: `input_output_aliases={0: 0}`. The launcher numbers
-operands and outputs together, operands first, and takes a copy of an operand only if the buffer with the number of the
-declared output lies at the operand's address. jax-triton (0.3.1 and 0.4.1) gives it the number among the outputs alone,
-so that `{0: 1}` asks whether operand 0 is operand 1, or the first output, and no copy is made. A Ref, and the operands
-that `call_in_place` overwrites, come after all outputs: theirs is the operand's own number only if it is operand 0 and
-the call has no other output. Or pick the configuration beforehand. An output that the kernel adds to needs
+Declare the write with an output that has the operand's own number: `input_output_aliases={0: 0}`. The launcher numbers
+operands and outputs together, operands first, and copies an operand only if the buffer with the number of the declared
+output is at the operand's address. jax-triton (0.3.1 and 0.4.1) passes it the number among the outputs alone, so that
+`{0: 1}` compares operand 0 with operand 1, or with the first output, and makes no copy. A Ref, and the operands that
+`call_in_place` overwrites, come after all outputs: their number equals the operand's only for operand 0 of a call
+without other outputs. Or choose the configuration beforehand. For an output that the kernel adds to, use
 `zeroed_outputs`: the launcher zeroes it before each launch.""",
     limits="""\
-What is read is told from the kernel's Triton IR, for all programs of a grid; where that is not known, the operand counts as
-read. A kernel that overwrites its operand without reading it is left alone: the winner writes it once more. (Elements that
-only another configuration writes are not looked at.) The verdicts know nothing of this rule, and replay does not run
-autotuned kernels.
+The kernel's Triton IR shows what the kernel reads, for all programs of a grid; if that is unknown, the operand counts
+as read. A kernel that overwrites its operand without reading it is not reported: the winner writes it once more.
+(Elements that only another configuration writes are not considered.) The verdicts do not take this rule into account,
+and replay does not run autotuned kernels.
 
-With `triton_kernel_call_ffi` (jax-triton 0.4 and later) the configurations are tried before the program runs: only the bytes
-of arguments and constants hold a value then, and only these are reported, an output's too, which may stand in those of a
-donated argument. Pallas and Mosaic choose no
-configuration at run time, and XLA's own autotuner works on buffers of its own.""",
+With `triton_kernel_call_ffi` (jax-triton 0.4 and later) the launcher tries the configurations before the program runs.
+Only the bytes of arguments and constants hold a value then, so only these are reported; an output can be in the bytes
+of a donated argument. Pallas and Mosaic choose no configuration at run time, and XLA's own autotuner works on separate
+buffers.""",
     references=(
         "github.com/jax-ml/jax, jaxlib/gpu/triton_kernels.cc (Autotune, Benchmark, TritonKernelCallFfiInitialize)",
         "github.com/jax-ml/jax/pull/35218 (what the launcher restores)",
         "github.com/jax-ml/jax-triton, jax_triton/triton_lib.py (input_output_aliases_with_sizes)",
-        "github.com/NVIDIA/TransformerEngine/pull/2814 (aliases that the launcher was not told)",
+        "github.com/NVIDIA/TransformerEngine/pull/2814 (aliases that the launcher does not know)",
         "github.com/triton-lang/triton/issues/54, github.com/triton-lang/triton/issues/6547 (the same in PyTorch)",
     ),
     bad=(AUTOTUNED, AUTOTUNED_DONATED),
@@ -321,18 +320,18 @@ configuration at run time, and XLA's own autotuner works on buffers of its own."
             missing=missing,
         )
         for report, missing in (
-            ("triton-lang/triton#54", "PyTorch; and the wrong numbers, for replay runs no autotuned kernel"),
+            ("triton-lang/triton#54", "PyTorch; and the wrong numbers, because replay runs no autotuned kernel"),
             (
                 "triton-lang/triton#6547",
-                "PyTorch, `reset_to_zero` and `restore_value`, which jax-triton does not look at",
+                "PyTorch, `reset_to_zero` and `restore_value`, which jax-triton ignores",
             ),
             (
                 "NVIDIA/TransformerEngine#2814",
-                "PyTorch; aliases that are declared to XLA and not to the launcher: jax-triton tells both",
+                "PyTorch; aliases that are declared to XLA and not to the launcher: jax-triton passes them to both",
             ),
             (
                 "jax-ml/jax#35218",
-                "the crash of jaxlib's launcher, mended in March 2026; what it restores was read, not run",
+                "the crash of jaxlib's launcher, fixed in March 2026; what it restores was read, not run",
             ),
         )
     ),

@@ -1,4 +1,4 @@
-"""LD011 incidental-sharing: a kernel reads and overwrites the same bytes, and is not made for that."""
+"""LD011 incidental-sharing: a kernel reads and overwrites the same bytes, and is not safe in place."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,16 +20,23 @@ from ligerdiag.rules.rule import (
     make_example,
     render_error,
 )
-from ligerdiag.rules.wording import LOST, UPDATE_HELP, describe_meeting, find_producer, render_at
+from ligerdiag.rules.wording import (
+    LOST,
+    UPDATE_HELP,
+    describe_equal_results,
+    describe_meeting,
+    find_producer,
+    render_at,
+)
 
-HELP = "give the output bytes of its own, or have each program read all that it overwrites, and only that"
+HELP = "give the output its own bytes, or have each program read exactly what it overwrites"
 
 ROUNDING = 1e-5
-"""Relative difference that the order of atomic additions in f32 may make; a race moves whole elements."""
+"""Relative difference that the order of atomic additions in f32 may cause; a race moves whole elements."""
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each call and operand of which a program surely reads what another one surely writes."""
+    """Reports each call and operand of which one program surely reads what another surely writes."""
     for call, effects in context.optimized_calls:
         if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
             continue
@@ -59,7 +66,7 @@ def _report(
     evidence = [
         (
             "kernel",
-            f"in the grid {grid} a program {reads} through {through} what another one writes through {other},"
+            f"in grid {grid}, one program {reads} through {through} what another writes through {other},"
             f" whatever the data{render_at(found.line)}",
         )
     ]
@@ -68,8 +75,10 @@ def _report(
     names = name_reached(context, _find_reach(context, call, pair))
     if pair.buffer != pair.operand:
         value = find_producer(call.operands[pair.operand])
-        why = "so declared" if pair.declared else "so XLA has placed them"
-        evidence.append(("bytes", f"operand {pair.operand}, %{value.name}, and {other} of %{call.name} share: {why}"))
+        why = "as declared" if pair.declared else "by XLA's buffer assignment"
+        evidence.append(
+            ("bytes", f"operand {pair.operand}, %{value.name}, and {other} of %{call.name} share bytes, {why}")
+        )
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
@@ -94,13 +103,13 @@ def _describe(pair: SharedBuffers, operands: int, *, is_update: bool) -> str:
     if is_update:
         return f"its programs load, change and store the same bytes of operand {pair.operand}"
     if pair.buffer == pair.operand:
-        return f"its programs read of operand {pair.operand} what others overwrite"
-    other = "an output" if pair.buffer >= operands else f"operand {pair.buffer}, which is overwritten"
+        return f"its programs read bytes of operand {pair.operand} that others overwrite"
+    other = "an output" if pair.buffer >= operands else f"operand {pair.buffer}, which it overwrites"
     return f"operand {pair.operand} shares bytes with {other}"
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds what replay saw to the static findings, and reports each other call and operand that races."""
+    """Adds the numbers of a replay to the static findings, and reports each other call and operand that races."""
     numbers = measured.numbers
     launches = numbers.launches if numbers is not None else ()
     racing: dict[tuple[str, int | None], tuple[LaunchNumbers, float]] = {
@@ -118,14 +127,14 @@ def measure(measured: Measured) -> Iterator[Finding]:
             outputs = finding.outputs if reached is None else reached
             yield replace(finding, outputs=outputs, evidence=(*finding.evidence, _describe_race(*seen)))
         elif name in quiet:
-            yield replace(finding, outputs=(), evidence=(*finding.evidence, _describe_quiet(quiet[name])))
+            yield replace(finding, outputs=(), evidence=(*finding.evidence, describe_equal_results(quiet[name])))
         else:
             yield finding
     for (_, operand), (launch, difference) in racing.items():
         if launch.reached_by_order == ():
             continue
         is_update = launch.order_tried is OrderTried.TOGETHER
-        what = f"its programs read of operand {operand} what others overwrite"
+        what = f"its programs read bytes of operand {operand} that others overwrite"
         if is_update:
             what = f"its programs load, change and store the same bytes of operand {operand}"
         yield Finding(
@@ -146,23 +155,15 @@ def _describe_race(launch: LaunchNumbers, difference: float) -> tuple[str, str]:
     when = {
         OrderTried.BACKWARD: "from the last to the first",
         OrderTried.TOGETHER: "at the same time",
-        OrderTried.CROSSED: "at the same time, and the first one stores last",
+        OrderTried.CROSSED: "at the same time and the first to come stores last",
         OrderTried.APART: "on bytes that are not shared",
     }.get(launch.order_tried, "in another order, or on bytes that are not shared")
     how = f"by {render_error(difference)} when the programs of its grid run {when}"
     return "replay", f"the results of %{launch.instruction} differ {how}"
 
 
-def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
-    return (
-        "replay",
-        f"on the inputs drawn the results of %{launch.instruction}, where all run at once, too, are the same from the last"
-        f" program to the first, in {launch.checked} of {launch.launches} launches: what is read may not count",
-    )
-
-
 NEIGHBOURS_BEHIND_XLA = make_example(
-    about="Each element becomes the mean of its neighbours, in place; at the edges of a block others write those.",
+    about="Each element becomes the mean of its neighbours, in place; other programs write those at a block's edges.",
     code="""\
 @triton.jit
 def smooth_kernel(x_ptr, sum_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
@@ -202,7 +203,7 @@ CASE = Case(name="scaled_in_place", function=step, args=(Arg(shape=(8, 32)),))
 )
 
 REVERSED_IN_PLACE = make_example(
-    about="Rows in reverse, in place: the last rows are read when the first ones stand in them already.",
+    about="Rows are reversed in place: the last rows are read after the first ones were stored over them.",
     code="""\
 @triton.jit
 def reverse_kernel(x_ptr, spare_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
@@ -224,7 +225,7 @@ CASE = Case(name="reversed_in_place", function=step, args=(Arg(shape=(8, 32)),))
 )
 
 REVERSED_OUT_OF_PLACE = make_example(
-    about="The same with bytes of its own for the output.",
+    about="The same kernel with a separate output.",
     code="""\
 @triton.jit
 def reverse_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
@@ -251,33 +252,34 @@ RULE = Rule(
     party=Party.KERNEL,
     summary="a kernel reads and overwrites the same bytes, and is not safe in place",
     what_it_does="""\
-Follows the addresses and masks of every load and store for all programs of the launch's grid. It reports an operand of
-which some program reads what another one writes, whatever the data: through the operand's own pointer, or through that of
-an output or another operand that stands in the same bytes, declared or because XLA found the operand dead.
+Follows the addresses and masks of every load and store for all programs of the launch's grid. Reports an operand of
+which some program reads what another writes, whatever the data: through the operand's own pointer, or through the
+pointer of an output or another operand in the same bytes, because an alias is declared or because XLA found the operand
+dead.
 
-Replay runs each kernel on the bytes that XLA gave it as well. Where bytes are shared it runs the kernel again, with the
-programs of its grid in another order, all at the same time, and on bytes that are not shared, and compares what comes
-out. No output of the program that differs then is called fresh.""",
+Replay also runs each kernel on the bytes that XLA gave it. If bytes are shared, it runs the kernel again with the
+programs of its grid in another order, all at the same time, and on bytes that are not shared, and compares the results.
+An output of the program that differs is never called fresh.""",
     why="""\
-The programs of a grid run in any order, many at a time. One that reads what another has overwritten already sees the
-result in the place of the input: a transposition in place, a neighbour's element, a row that is normalised by a sum read
-later. Whether the bytes are shared is up to the buffer assignment, so that the same kernel is right in one program and
-half wrong in another.""",
+The programs of a grid run in any order, many at a time. A program that reads bytes that another has already overwritten
+sees a result instead of the input: in an in-place transposition, in a stencil, in a row that is normalised by a sum
+which is read later. The buffer assignment decides whether the bytes are shared, so the same kernel is right in one
+program and half wrong in another.""",
     what_to_do="""\
-Do not alias what the kernel does not read and overwrite element by element. Or have each program load all of what it
-stores over before it stores, and nothing of what others store over. Programs that all add to the same bytes want an
-atomic addition, or one partial sum each.""",
+Only alias what the kernel reads and overwrites element by element. Or have each program load everything that it stores
+over before it stores, and nothing that other programs store over. If all programs add to the same bytes, use an atomic
+addition, or one partial sum per program.""",
     limits="""\
-Where addresses depend on data (a permutation, rows of a ragged batch) it needs a replay, and holds for the inputs drawn;
-two orders are tried, first to last and last to first, then all programs at the same time, operation by operation, and
-differences up to 1e-5 count as the rounding of atomic additions. Nothing is surely shared in a kernel whose programs may
-wait for each other: by an atomic whose result is used, or in a loop that ends when memory says so. What an atomic adds to
-is no reason for a finding, nor what two programs only write.
+If addresses depend on data (a permutation, rows of a ragged batch), the rule needs a replay, and the finding holds for
+the drawn inputs. Replay tries first to last, last to first, and all programs at the same time, operation by operation;
+differences up to 1e-5 count as the rounding of atomic additions. A kernel whose programs may wait for each other (an
+atomic whose result is used, a loop that memory ends) is never reported without numbers. Bytes that programs only add to
+atomically, or only write, are no reason for a finding.
 
-Not seen: an output that overlaps an operand in part, sharing by the buffer assignment inside of a fusion (a kernel that
-XLA gives a slice), and the threads of one program that read what
-others of the same program have written. Whether what is read counts is not asked: elements that are loaded and then
-masked away are reported all the same, and the finding says so where replay sees no difference.""",
+Not found: an output that overlaps an operand partly; sharing inside a fusion, where XLA passes the kernel a slice; and
+threads of one program that read what others of the same program wrote. The rule does not ask whether the value read
+matters: elements that are loaded and then masked away are reported, and the finding says so if replay sees no
+difference.""",
     references=(
         "github.com/NVIDIA/TransformerEngine/pull/2730 (half of the gradients wrong, in the full test suite only)",
         "github.com/NVIDIA/TransformerEngine/pull/2975",
@@ -287,19 +289,19 @@ masked away are reported all the same, and the finding says so where replay sees
             report="NVIDIA/TransformerEngine#2730",
             case="permuted_rows[aliased]",
             reproduced=(
-                "a permutation of rows whose input and output share bytes: rows are read when others stand in them already"
+                "a permutation of rows whose input and output share bytes: rows are read after others were stored over them"
             ),
             missing=(
-                "how they came to share bytes undeclared: in `permuted_rows[out_of_place]` the operand is dead, and "
-                "XLA gives the output bytes of its own. Nor autotuning, nor the dependence on the rest of the test "
+                "why they shared bytes undeclared: in `permuted_rows[out_of_place]` the operand is dead, and "
+                "XLA gives the output separate bytes. Neither autotuning nor the dependence on the rest of the test "
                 "suite"
             ),
         ),
         Reproduction(
             report="NVIDIA/TransformerEngine#2975",
             case="permuted_rows[out_of_place]",
-            reproduced="the same kernel without the dummy buffer that the thread keeps for its sake: right here",
-            missing="grids for each autotuned configuration, which the change itself is about",
+            reproduced="the same kernel without the dummy buffer that the thread keeps for it: right here",
+            missing="a grid for each autotuned configuration, which is what the change adds",
         ),
     ),
     bad=(REVERSED_IN_PLACE, NEIGHBOURS_BEHIND_XLA),

@@ -1,4 +1,4 @@
-"""LD012 lossy-workaround: it orders, and it rounds away what is small."""
+"""LD012 lossy-workaround: a workaround orders the readers and rounds away small values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,34 +19,37 @@ from ligerdiag.rules.rule import (
 )
 from ligerdiag.rules.wording import begin_sentence
 
-_NOT_MEASURED = "; how much is not measured"
-HELP = "declare the write, and read the declared output: no workaround is needed then"
+_NOT_MEASURED = "; the loss is not measured"
+HELP = "declare the write, and read the declared output, which needs no workaround"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each value that something is added to and subtracted from again."""
+    """Reports each overwritten value that is read through an addition and a subtraction of the same term."""
     for found in context.roundings:
         write = found.write
-        subject = f"what `{write.kernel}` leaves in operand {write.operand}"
+        subject = f"the result of `{write.kernel}` in operand {write.operand}"
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{subject} is read through an addition and a subtraction, which round it{_NOT_MEASURED}",
+            message=f"{subject} is read through an addition and a subtraction that round it{_NOT_MEASURED}",
             outputs=found.outputs,
             source=find_user_line(context.program, found.subtraction),
             kernel=write.kernel,
             operand=write.operand,
             instructions=(write.call.name, found.addition.name, found.subtraction.name),
             evidence=(
-                ("added", f"%{found.addition.name} adds %{found.term.name}, which hangs on the kernel's output"),
-                ("subtracted", f"%{found.subtraction.name} subtracts it: what is small beside it is rounded away"),
+                ("added", f"%{found.addition.name} adds %{found.term.name}, which depends on the kernel's output"),
+                (
+                    "subtracted",
+                    f"%{found.subtraction.name} subtracts it again: values small beside it are rounded away",
+                ),
             ),
             help=HELP,
         )
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Figures for the outputs that are rounded; a static finding goes when the reference clears all that it reaches."""
+    """Adds the loss of the rounded outputs; drops a static finding if the reference confirms all outputs that it reaches."""
     numbers = measured.numbers
     if numbers is None:
         yield from measured.findings_of(RULE.id)
@@ -75,15 +78,15 @@ def measure(measured: Measured) -> Iterator[Finding]:
             message=_describe(rest),
             outputs=rest,
             evidence=tuple(("replay", lossy[name]) for name in rest),
-            help="compare the precision of the operations on the way; declare the write if they are a workaround",
+            help="check the precision of the operations on the path; declare the write if they are a workaround",
         )
 
 
 def find_rounded(measured: Measured) -> Mapping[str, str]:
-    """Output name to a sentence with its figure, where program order itself is rounded by the workaround.
+    """Maps each output that the workaround rounds in program order to a sentence with its error.
 
-    Program order executes the addition and the subtraction too: what they lose shows where it is run without them, and
-    against the reference.
+    Program order executes the addition and the subtraction, too. Their loss shows in comparison with a run without them, and
+    with the reference.
     """
     numbers = measured.numbers
     if numbers is None:
@@ -93,23 +96,23 @@ def find_rounded(measured: Measured) -> Mapping[str, str]:
         lost, explained = numbers.rounded.get(name, 0.0), _find_tolerance(numbers, name)
         if lost > explained and not measured.outputs.get(name, Verdict.UNKNOWN).is_wrong:
             found[name] = (
-                f"`{name}` in program order differs by {render_error(lost)} from what it is without the addition and the"
-                f" subtraction, rounding explains {render_error(explained)}"
+                f"`{name}` in program order differs by {render_error(lost)} from its value without the addition and the"
+                f" subtraction; rounding explains {render_error(explained)}"
             )
             continue
         error, tolerance = numbers.reference.get(name, 0.0), numbers.reference_tolerance.get(name, 0.0)
         if tolerance < error < FAR:
             found[name] = (
-                f"`{name}` in program order differs by {render_error(error)} from the reference,"
+                f"`{name}` in program order differs by {render_error(error)} from the reference;"
                 f" rounding explains {render_error(tolerance)}"
             )
     return found
 
 
 def _find_lossy(measured: Measured) -> Mapping[str, str]:
-    """The same for every output that is rounded: in program order already, or in the schedule only.
+    """Maps each rounded output to a sentence with its error: rounded in program order, or only in the schedule.
 
-    A sum in which one term among many is stale looks rounded: where the schedule misses a write, that explains it.
+    A sum with one stale term among many looks rounded, so an output that misses a write is left out.
     """
     numbers = measured.numbers
     if numbers is None:
@@ -129,29 +132,32 @@ def _find_tolerance(numbers: Replay, name: str) -> float:
 
 
 def _with_measured(finding: Finding, numbers: Replay) -> Finding:
-    """Returns a finding of no large loss, with how large it is, where that is known of all outputs that it reaches."""
+    """Adds the loss to a finding if it is known for all outputs that the finding reaches, and small."""
     lost = {name: numbers.rounded[name] for name in finding.outputs if name in numbers.rounded}
     if not lost or len(lost) < len(finding.outputs):
         return finding
     if not all(error <= _find_tolerance(numbers, name) for name, error in lost.items()):
         return finding
-    message = f"{finding.message.removesuffix(_NOT_MEASURED)}; on these arguments by no more than all arithmetic does"
-    evidence = ("replay", f"relative error {render_error(max(lost.values()))} beside what they are without the two")
+    message = f"{finding.message.removesuffix(_NOT_MEASURED)}; on these arguments by no more than other arithmetic does"
+    evidence = (
+        "replay",
+        f"relative error {render_error(max(lost.values()))} compared with the program without the two",
+    )
     return replace(finding, message=message, evidence=(*finding.evidence, evidence))
 
 
 def _is_near(numbers: Replay, name: str) -> bool:
-    """Whether the reference says that program order is right in this output."""
+    """Returns whether the reference confirms this output of program order."""
     return name in numbers.reference and numbers.reference[name] <= numbers.reference_tolerance.get(name, 0.0)
 
 
 def _describe(names: tuple[str, ...], *, is_gone: bool = False) -> str:
-    how = "rounded away by the workaround" if is_gone else "rounded worse than the arithmetic explains"
+    how = "rounded away by the workaround" if is_gone else "rounded more than the arithmetic explains"
     return f"{begin_sentence(names, 'is', 'are')} {how}"
 
 
 LOSSY_SUM = make_example(
-    about="A large sum orders the reader after the kernel, and leaves little of what it reads.",
+    about="A large sum orders the reader after the kernel, and most of the value that it reads is rounded away.",
     code="""\
 def step(x, w):
     h = x @ w
@@ -172,7 +178,7 @@ CASE = Case(name="lossy", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 )
 
 NOTHING_LEFT = make_example(
-    about="Nothing is left of what it reads, and no reference is needed to say so.",
+    about="The whole value is rounded away, which needs no reference to show.",
     code="""\
 def step(x, w):
     h = x @ w
@@ -192,26 +198,26 @@ RULE = Rule(
     name="lossy-workaround",
     severity=Severity.WARNING,
     kind=RuleKind.ROUNDING,
-    summary="a workaround that orders the readers and rounds away what is small",
+    summary="a workaround that orders the readers and rounds away small values",
     what_it_does="""\
-Looks, in the program as written, for a value that a kernel overwrites and that is then read through `x + s - s`, with an
-`s` that hangs on the kernel's output: the trivial operations. A replay says how much is lost. It runs program order once
-more without the addition and the subtraction, and reports outputs that are farther from that than rounding explains; from
-0.5 on they are wrong, see LD016. It also reports an output that is nearer to program order than to stale, and farther than
-rounding explains, and one that in program order is near the reference given by the case, and farther than rounding
-explains. Where the reference clears every output that the pattern reaches, nothing is reported.""",
+Looks in the program as written for a value that a kernel overwrites and that is then read through `x + s - s`, where
+`s` depends on the kernel's output: the trivial operations. A replay measures the loss. It runs program order once more
+without the addition and the subtraction, and reports outputs that are farther from that than rounding explains; from
+0.5 on they are wrong, see LD016. The rule also reports an output that is nearer to program order than to stale, and an
+output that in program order is near the case's reference, if rounding does not explain the distance. If the reference
+confirms every output that the pattern reaches, the rule reports nothing.""",
     why="""\
-`x + s - s` makes every reader wait for the kernel, and is `x` on paper. In floating point `x + s` keeps only what is not
-small beside `s`: with a loss of several thousand and gradients of a millionth, nothing is kept. At a vocabulary of 50304
-the bias gradients were off by 25 %, with every schedule right. A Llama of 100M parameters had a gradient of
+`x + s - s` makes every reader wait for the kernel, and on paper equals `x`. In floating point, `x + s` keeps only what
+is not small beside `s`: with a loss of several thousand and gradients of a millionth, nothing remains. At a vocabulary
+of 50304 the bias gradients were off by 25 %, with every schedule right. A Llama of 100M parameters had a gradient of
 exactly zero on one H200, with every schedule right, and learned nothing.""",
     what_to_do="""\
 Declare the write and read the declared output; it costs nothing and is exact.""",
     limits="""\
-Other workarounds that round (a multiplication and a division) are found by their numbers only. Without a replay, what the
-addition itself loses is not known, and the finding stays as "not measured". A replay has drawn arguments: gradients that
-become small beside the loss while a model learns lose more. An error of 0.5 and more against the reference alone is no
-rounding: see LD016.""",
+Other workarounds that round (a multiplication and a division) are found only by their numbers. Without a replay the
+loss of the addition itself is unknown, and the finding says that it is not measured. A replay draws its arguments:
+gradients that become small beside the loss as a model learns lose more. An error of 0.5 and more against the reference
+alone is not rounding: see LD016.""",
     references=(
         "github.com/phlippe/liger_kernels (add_trivial_operations)",
         "docs/measurements: bias gradients on H200s",
@@ -221,10 +227,10 @@ rounding: see LD016.""",
             report="phlippe/liger_kernels (add_trivial_operations)",
             case="seed_flce[True-float32-True-4-2048-50304-1024]",
             reproduced=(
-                "the gradient of the bias off by 25 % on an H200, and within the seed's own tolerance. Replay takes "
-                "`--full`; `sharded_flce[batch-trivial]` is the small one"
+                "the gradient of the bias is off by 25 % on an H200, within the seed's own tolerance. Replay needs "
+                "`--full`; `sharded_flce[batch-trivial]` is the small form"
             ),
-            missing="a training run that suffers from it",
+            missing="a training run that it harms",
         ),
     ),
     bad=(LOSSY_SUM, NOTHING_LEFT),

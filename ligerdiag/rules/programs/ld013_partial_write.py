@@ -1,4 +1,4 @@
-"""LD013 partial-write: the kernel leaves elements of an output as they were, and that is nothing in particular."""
+"""LD013 partial-write: the kernel leaves elements of an output unwritten, with arbitrary contents."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,17 +9,18 @@ from ligerdiag.effects.access import Access, WriteCoverage
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.hlo.custom_calls import ALLOCATES
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, Severity
 from ligerdiag.rules.rule import ALIASED, DecidedBy, Measured, Party, Reproduction, Rule, make_example
 
 _BROKEN = "LD022"
 _NOT_WRITTEN = frozenset({Access.NONE, Access.READ})
-HELP = "write every element, or alias the output to an operand that holds what is to stay there"
+HELP = "write every element, or alias the output to an operand that holds the values to keep"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each output of a call that its kernel is shown not to write completely."""
+    """Reports each output that the kernel provably does not write completely."""
     for call, effects in context.calls:
         aliased = set(call.operand_output_aliases.values())
         leaves = iterate_leaves(call.shape)
@@ -37,9 +38,9 @@ def check(context: Context) -> Iterator[Finding]:
                 continue
             is_whole = use.coverage is WriteCoverage.NONE
             grid = " x ".join(map(str, effects.grid))
-            why = f"no program of the grid {grid} stores to all of output {output}, whatever the data"
+            why = f"the programs of grid {grid} do not store to all of output {output}, whatever the data"
             if is_whole:
-                why = f"{_NOTHING} output {output}: it holds whatever stood in that memory"
+                why = f"{_NOTHING} output {output}: it holds whatever was in that memory"
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
@@ -59,13 +60,13 @@ def check(context: Context) -> Iterator[Finding]:
             )
 
 
-_NOTHING = "nothing in it writes"
-_CUT = ("readers", "the program takes nothing but pieces of it, cut out at constant places")
-_HANDS_ON = frozenset({"bitcast", "copy", "opt-barrier", "reshape"})
+_NOTHING = "nothing in the kernel writes"
+_CUT = ("readers", "the program only reads slices of it at constant offsets")
+_HANDS_ON = having(Trait.SAME_ELEMENTS | Trait.BARRIER)
 
 
 def _is_cut(program: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
-    """Whether all that is done with this result is that pieces at constant places are taken out of it."""
+    """Returns whether the program uses this result only through slices at constant offsets."""
     home = next(home for home, one in program.iterate_custom_calls() if one.id == call.id)
     waiting, slices = [call], 0
     while waiting:
@@ -87,15 +88,15 @@ def _is_cut(program: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
 def measure(measured: Measured) -> Iterator[Finding]:
     """Adds the counts to the static findings, and reports each other output with unwritten elements.
 
-    What no output depends on, with the inputs drawn, is left out; of what is unwritten whatever the data, only where the
-    program takes pieces at constant places alone.
+    Omits elements on which no output depends for the drawn inputs; but a static finding only if the program uses the result
+    through slices at constant offsets alone.
     """
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}
     broken = {name for finding in measured.findings_of(_BROKEN) for name in finding.instructions}
     for launch in numbers.launches if numbers is not None else ():
         if launch.instruction in broken or launch.kernel == ALLOCATES:
-            continue  # what is declared to be an operand, and is not; memory that LD025 reports
+            continue  # an alias that XLA broke (LD022), or memory that LD025 reports
         for output, (unwritten, elements) in launch.unwritten.items():
             if unwritten:
                 worst = counted.get((launch.instruction, output))
@@ -122,7 +123,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _add_count(finding: Finding, counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]]) -> Finding | None:
-    """The finding with the count of its output, which is taken out of `counted`; None if nobody reads what is left."""
+    """Returns the finding with the count of its output, removed from `counted`; None if no output depends on the rest."""
     for (instruction, output), (launch, unwritten, elements) in counted.items():
         if launch.kernel == finding.kernel and finding.message.endswith(f" its output {output} unwritten"):
             del counted[instruction, output]
@@ -143,7 +144,7 @@ def _render_count(launch: LaunchNumbers, output: int, unwritten: int, elements: 
 
 
 def _describe_launch(launch: LaunchNumbers, output: int) -> tuple[str, str]:
-    first = " alone; the first execution writes them" if output in launch.unwritten_later else ""
+    first = "; the first execution writes them" if output in launch.unwritten_later else ""
     return "replay", f"%{launch.instruction}, worst of {launch.launches} launches{first}"
 
 
@@ -179,39 +180,40 @@ RULE = Rule(
     summary="an output that the kernel does not write completely",
     what_it_does="""\
 Follows the addresses and masks of every store for all programs of the launch's grid, and reports an output that they
-cannot cover whatever the data. Replay runs each kernel of the schedule as well and counts, output by output, the elements
-that no program of its grid stored to. An output that is aliased to an operand holds the operand's values there, and is not
+cannot cover whatever the data. Replay also runs each kernel of the schedule and counts, for each output, the elements
+that no program of its grid stored to. An output that aliases an operand holds the operand's values there, and is not
 counted.""",
     why="""\
-XLA takes an output for written. What the kernel leaves out is whatever stood in those bytes before: zeros in a test,
-somebody else's activations in a training run, NaN once in a while.""",
+XLA assumes that the kernel writes all of an output. Unwritten elements hold whatever was in those bytes before: zeros
+in a test, somebody else's activations in a training run, NaN once in a while.""",
     what_to_do="""\
-Make the grid and the masks cover the output; or alias the output to an operand that holds the values that are to stay.""",
+Make the grid and the masks cover the output; or alias the output to an operand that holds the values to keep.""",
     limits="""\
-Where stores depend on data it needs a replay, and holds for the inputs drawn. An output of which nothing comes is left
-alone: no operation takes it, or none that counts. Padding that is cut off at a constant place, and elements that are left
-out depending on data, are left alone where replay finds that no output differs with what stood there. Without a replay, and
-where readers choose their elements otherwise, they are reported all the same: that is why it is a warning. No output of the
-program that differs with what stood in the memory before is called fresh.""",
+If stores depend on data, the rule needs a replay, and the finding holds for the drawn inputs. An output that no other
+operation uses, or only operations that reach no output of the program, is not reported. Padding that the program slices
+off at a constant offset, and elements that are unwritten depending on data, are not reported if replay finds that no
+output depends on their contents. Without a replay, and if readers choose their elements in another way, they are
+reported: that is why this is a warning. An output of the program that depends on the unwritten contents is never called
+fresh.""",
     references=("github.com/jax-ml/jax/issues/20227", "github.com/jax-ml/jax/issues/24023"),
     reproduced=(
         Reproduction(
             report="jax-ml/jax#20227",
             case="partial_write[range-pallas-out_of_place]",
             reproduced=(
-                "the Pallas kernel that stores elements 1 to 3 of 4: told from its IR. Of its twin in Triton replay "
+                "the Pallas kernel that stores elements 1 to 3 of 4: found in its IR. For its twin in Triton, replay "
                 "counts two elements that nobody stores"
             ),
-            missing="what stands in the others: on a GPU that hangs on who had the bytes before",
+            missing="the contents of the others: on a GPU they depend on who used the bytes before",
         ),
         Reproduction(
             report="jax-ml/jax#24023",
             case="partial_write[nothing-pallas-aliased]",
             reproduced=(
-                "the kernel that stores nothing to two aliased outputs; on a GPU that is the inputs, and nothing is "
+                "the kernel that stores nothing to two aliased outputs; on a GPU these hold the inputs, and nothing is "
                 "reported"
             ),
-            missing="the zeros, which are a TPU's",
+            missing="the zeros, which only a TPU gives",
         ),
     ),
     bad=(HALF_WRITTEN, NO_PROGRAM),

@@ -1,4 +1,4 @@
-"""LD014 unknown-effect: a custom call whose effect on its operands could not be told."""
+"""LD014 unknown-effect: a custom call whose effect on its operands is unknown."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,19 +13,17 @@ from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 from ligerdiag.text import join_words
 
-HELP = "outputs that depend on it are unknown, not clean; "
+HELP = "outputs that depend on it count as unknown; "
 IN_THE_KERNEL = "write through the operands' own pointers in the kernel"
-IN_THE_SHARDS = "call the same kernels on the shards as on whole arrays, each as often; or declare what they overwrite"
-BY_DECLARATION = "say under `[tool.ligerdiag.effects.{}]` what it overwrites: `writes = []` for nothing"
-OR_ELSEWHERE = ", or inspect it where the Triton is installed that made it"
+IN_THE_SHARDS = "call the same kernels, equally often, on the shards as on whole arrays; or declare what they overwrite"
+BY_DECLARATION = "declare under `[tool.ligerdiag.effects.{}]` what it overwrites: `writes = []` for nothing"
+OR_ELSEWHERE = ", or inspect it with the Triton version that compiled it"
 BY_NUMBER = "name the operands that it overwrites under `[tool.ligerdiag.effects.{}]`: `writes = {}`"
-OR_TRUSTED = ', `writes = "aliased"` for what its outputs alias alone'
+OR_TRUSTED = ', `writes = "aliased"` for only the operands that its outputs alias'
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each call with an operand of unknown access; not one that an output of a library's call aliases: XLA
-    knows.
-    """
+    """Reports each call with an operand of unknown access, except library operands that an output aliases: XLA knows."""
     unknown_by_call = {w.call.id: w.index for w in context.writes if w.unknown}
     for call, effects in context.calls:
         declared = find_aliased(call)
@@ -45,7 +43,7 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"what `{effects.kernel}` does to {_name_operands(operands)} could not be told",
+            message=f"the effect of `{effects.kernel}` on {_name_operands(operands)} is unknown",
             outputs=names,
             source=find_user_line(context.program, call),
             kernel=effects.kernel,
@@ -96,28 +94,28 @@ RULE = Rule(
     id="LD014",
     name="unknown-effect",
     severity=Severity.WARNING,
-    summary="a kernel that could not be analysed: never clean",
+    summary="a kernel whose effects could not be analysed",
     what_it_does="""\
 Reports every custom call whose payload could not be followed: pointers made from integers or loaded from memory, inline
-assembly that names an address, an operation that is not known, a payload of another kind, a target without a table
-entry.""",
+assembly that names an address, an unknown operation, a payload of another kind, a target without a table entry.""",
     why="""\
-Such a call may overwrite any of its operands. Counting it as harmless is the one mistake that this tool must not make.""",
+Such a call may overwrite any of its operands. Counting it as harmless is the one mistake that this tool must
+not make.""",
     what_to_do="""\
-Write through pointers that are derived from the operand's own pointer. For a call of a library's function, say what it
-overwrites: `writes = "aliased"` under `[tool.ligerdiag.effects.my_target]` trusts what the call declares.""",
+Write through pointers that are derived from the operand's own pointer. For a call of a library function, declare what
+it overwrites: `writes = "aliased"` under `[tool.ligerdiag.effects.my_target]` trusts the call's own aliases.""",
     limits="""\
-The verdict `unknown` is given to every output that hangs on the call in either program.""",
+Every output that depends on the call, in the program or in the schedule, is unknown.""",
     references=("github.com/pytorch/pytorch/issues/129372 (users ask for a pessimistic mode)",),
     reproduced=(
         Reproduction(
             report="pytorch/pytorch#129372",
             case="unknown_effect[hidden]",
             reproduced=(
-                "a kernel that cannot be analysed: every output that hangs on it is unknown, the one that does not is fresh"
+                "a kernel that cannot be analysed: every output that depends on it is unknown, the other one is fresh"
             ),
             missing=(
-                "a mode that takes it to write everything: unknown outputs stay unknown. The thread itself could "
+                "a mode that assumes that it writes everything: unknown outputs stay unknown. The thread itself could "
                 "not be read"
             ),
         ),

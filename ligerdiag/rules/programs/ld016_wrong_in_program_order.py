@@ -1,4 +1,4 @@
-"""LD016 wrong-in-program-order: the program as written is not what its reference says, whatever the schedule."""
+"""LD016 wrong-in-program-order: the program as written differs from its reference, whatever the schedule."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Reports every output that program order gets wrong."""
+    """Reports every output that is wrong in program order."""
     numbers = measured.numbers
     if numbers is None:
         return
@@ -28,7 +28,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{begin_sentence(gone, 'is', 'are')} wrong in program order already:"
+            message=f"{begin_sentence(gone, 'is', 'are')} already wrong in program order:"
             " a workaround rounds away what it reads",
             outputs=gone,
             evidence=tuple(("replay", rounded[name]) for name in gone),
@@ -44,14 +44,14 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{begin_sentence(names, 'is', 'are')} wrong in program order already:"
-            " the program is not what the reference says",
+            message=f"{begin_sentence(names, 'is', 'are')} already wrong in program order:"
+            " the program differs from its reference",
             outputs=names,
             evidence=tuple(
                 ("replay", render_difference(name, error, "the reference", numbers.reference_tolerance.get(name, 0.0)))
                 for name, error in wrong.items()
             ),
-            help="mend the program, or its reference; the verdicts compare the schedule with program order",
+            help="fix the program or its reference; the verdicts compare the schedule with program order",
         )
 
 
@@ -74,7 +74,7 @@ CASE = Case(name="meant_before", function=step, args=(Arg(shape=(8, 16)), Arg(sh
 )
 
 SAME_AS_REFERENCE = make_example(
-    about="With the write declared, `h` is what it was before the kernel.",
+    about="With the write declared, `h` keeps its value from before the kernel.",
     declared=True,
     code="""\
 def step(x, w):
@@ -97,22 +97,23 @@ RULE = Rule(
     name="wrong-in-program-order",
     severity=Severity.ERROR,
     kind=RuleKind.REFERENCE,
-    summary="even as written, with every write visible, the program is not what it is meant to be",
+    summary="even as written, with every write visible, the program does not compute what it should",
     what_it_does="""\
-Replay executes the program as written, one operation after the other, each value with storage of its own and every
-kernel's writes visible. Where the case gives a reference in plain jnp, the two are compared, output by output. An error
-that the rounding of a workaround explains is LD012's. Without a reference, an output is wrong that a workaround rounds
-away: the same program without what it adds and subtracts gives another one, by half of its norm and more.""",
+Replay executes the program as written, one operation after the other, each value in storage of its own and every
+kernel's writes visible. If the case gives a reference in plain jnp, the rule compares the two, output by output. An
+error that the rounding of a workaround explains is reported by LD012. Without a reference, the rule reports an output
+that a workaround rounds away: the same program without the added and subtracted term gives another result, by half of
+its norm or more.""",
     why="""\
-Every verdict asks whether the schedule does what the program says in its own order. A program can be wrong in that order:
-it reads a value after a kernel has overwritten it and means the value from before; or it calls a kernel for its effect
-that JAX has dropped, so that program order itself lacks it. Such a schedule is fresh, and the result is wrong.""",
+Every verdict asks whether the schedule does what the program says in its own order. A program can be wrong in that
+order: it reads a value after a kernel has overwritten it and means the old one; or it calls a kernel for its effect and
+JAX drops the call, so that program order lacks it. Such a schedule is fresh, and the result is wrong.""",
     what_to_do="""\
-Have the kernel return what it writes, and use the operand only where its old value is meant.""",
+Have the kernel return what it writes, and use the operand only where you mean its old value.""",
     limits="""\
-Needs a replay, and a reference but for what a workaround rounds away. Where the reference itself is not finite, nothing is
-compared. The tolerance follows the dtypes and the lengths of the sums of the program; a reference that computes something
-else on purpose is reported.""",
+Needs a replay and, except for values that a workaround rounds away, a reference. Nothing is compared if the reference
+itself is not finite. The tolerance follows from the dtypes and the lengths of the program's sums; a reference that
+computes something else on purpose is reported.""",
     references=(
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/phlippe/liger_kernels (last_layer=False: the cotangent is dropped)",
@@ -121,14 +122,14 @@ else on purpose is reported.""",
         Reproduction(
             report="linkedin/Liger-Kernel#272",
             case="loop_carry[descent-hidden]",
-            reproduced="logits and gradient are needed, and both are one array: wrong whatever the schedule",
-            missing="PyTorch; the issue's own program is `saved_residual[softmax-loss-hidden]`, stale by its schedule",
+            reproduced="the program needs logits and gradient, and both are one array: wrong whatever the schedule",
+            missing="PyTorch; the issue's own program is `saved_residual[softmax-loss-hidden]`, which is stale",
         ),
         Reproduction(
             report="phlippe/liger_kernels (last_layer=False)",
             case="dropped_backward[hidden]",
             reproduced="the gradients lack the factor of the cotangent",
-            missing="nothing that the code says; no number of it was published",
+            missing="nothing of the code; no numbers were published",
         ),
     ),
     bad=(REFERENCE_OF_ANOTHER, NOTHING_LEFT),

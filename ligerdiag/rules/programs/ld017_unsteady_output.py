@@ -1,4 +1,4 @@
-"""LD017 unsteady-output: on the device, the same inputs give other bits from one run to the next."""
+"""LD017 unsteady-output: on the device, runs on the same inputs differ in bits."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Reports every output of which two runs differ."""
+    """Reports every output that differs between two runs."""
     device = measured.device
     if device is None:
         return
@@ -23,7 +23,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             evidence=tuple(
                 (
                     "device",
-                    f"`{name}` differs by up to {render_error(error)} between {device.runs} runs on equal inputs",
+                    f"`{name}` differs by up to {render_error(error)} between {device.runs} runs on the same inputs",
                 )
                 for name, error in unsteady.items()
             ),
@@ -32,7 +32,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 RACING_ROWS = make_example(
-    about="Thousands of programs add to one number by an atomic; the order of the additions is another one in each run.",
+    about="Thousands of programs add to one number by atomics; the order of the additions differs from run to run.",
     code="""\
 @triton.jit
 def total_kernel(x_ptr, total_ptr, spare_ptr, COLUMNS: tl.constexpr):
@@ -59,17 +59,18 @@ RULE = Rule(
     party=Party.KERNEL,
     summary="on the device, runs on the same inputs differ",
     what_it_does="""\
-With `--device` each program is run several times on the same inputs. An output that is not equal bit for bit in all of
-them is reported, with the largest relative difference between two runs.""",
+With `--device`, ligerdiag runs each program several times on the same inputs. The rule reports an output that is not
+bitwise equal in all runs, with the largest relative difference between two runs.""",
     why="""\
-What is only ordered by luck is right today and wrong tomorrow, or right on most runs: a kernel and a reader that the
-hardware may overlap, a kernel whose programs race for the same bytes, memory that nobody has written.""",
+An order that holds only by luck is right today and wrong tomorrow, or right on most runs: a kernel and a reader that
+the hardware may overlap, a kernel whose programs race for the same bytes, memory that nobody has written.""",
     what_to_do="""\
-See which other rule names the output. If none does, look into the kernel for bytes that several programs of the grid
+See which other rule names the output. If none does, look in the kernel for bytes that several programs of the grid
 write.""",
     limits="""\
-Needs a GPU. Additions by atomics in floating point differ from run to run legitimately, by rounding; so do some library
-calls that choose among algorithms. That is why it is a warning. A race that comes out the same in every run is not seen.""",
+Needs a GPU. Floating-point additions by atomics legitimately differ from run to run, by rounding; so do some library
+calls that choose among algorithms. That is why this is a warning. A race that gives the same result in every run is not
+found.""",
     references=(
         "github.com/jax-ml/jax/issues/565",
         "github.com/openxla/xla/pull/15229 (which operations of XLA differ from run to run)",

@@ -1,4 +1,4 @@
-"""LD018 contradicted-declaration: what is declared of a custom call is not so."""
+"""LD018 contradicted-declaration: the declared effects of a custom call are not its real ones."""
 
 from collections.abc import Iterator
 
@@ -8,24 +8,25 @@ from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import ShapeIndex, render_index
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Party, Rule, make_example
+from ligerdiag.text import count_of
 
 _WORDS = {
     Access.NONE: "neither read nor written",
     Access.READ: "read only",
     Access.WRITE: "written",
     Access.READ_WRITE: "read and written",
-    Access.UNKNOWN: "not known",
+    Access.UNKNOWN: "unknown",
 }
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each operand that a declaration is wrong about, and for each alias that is none."""
+    """Reports each operand with a wrong declaration, and each alias that does not hold."""
     yield from _find_contradicted(context)
     yield from _find_invalid_aliases(context)
 
 
 def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
-    """The entries of `output_to_operand_aliasing` that are no alias; one that both programs have, once."""
+    """Finds the entries of `output_to_operand_aliasing` that are no alias; reports one of both modules once."""
     seen: set[tuple[str, int, ShapeIndex]] = set()
     for module, calls in ((context.program, context.calls), (context.optimized, context.optimized_calls)):
         kernels = {call.id: (call, effects.kernel) for call, effects in calls}
@@ -39,8 +40,8 @@ def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
-                message=f"`{kernel}` declares output {render_index(alias.output)} to share the buffer of operand"
-                f" {alias.operand}, {'which another declaration names, too' if alias.is_shared else 'which it does not'}",
+                message=f"`{kernel}` declares that output {render_index(alias.output)} aliases operand {alias.operand},"
+                f" {'and another alias names the same buffer' if alias.is_shared else 'which it does not'}",
                 source=find_user_line(module, call),
                 kernel=kernel,
                 operand=alias.operand if alias.operand >= 0 else None,  # a dump may say anything
@@ -51,26 +52,30 @@ def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
 
 
 _ONE_BUFFER = (
-    "let each output be the alias of one operand, and each operand that of one output: XLA takes all that are named for one"
-    " buffer, without a word (LD024); such an entry is taken for no alias here"
+    "let each output alias one operand, and each operand one output: XLA silently puts all that are named into one"
+    " buffer (LD024), and ligerdiag ignores such an entry"
 )
-_REFUSED = "mend `output_to_operand_aliasing`: such an entry is taken for no alias here"
+_REFUSED = "fix `output_to_operand_aliasing`: ligerdiag ignores such an entry"
 
 
 def _find_contradicted(context: Context) -> Iterator[Finding]:
     for call, one in context.contradictions:
         exists = one.operand < len(call.operands)
-        found = f"is {_WORDS[one.found]}" if exists else f"does not exist: the call has {len(call.operands)}"
+        found = (
+            f"is {_WORDS[one.found]}"
+            if exists
+            else f"does not exist: the call has {count_of(len(call.operands), 'operand')}"
+        )
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"operand {one.operand} of `{one.kernel}` is declared to be {_WORDS[one.declared]} and {found}",
+            message=f"operand {one.operand} of `{one.kernel}` is declared {_WORDS[one.declared]} and {found}",
             source=find_user_line(context.program, call),
             kernel=one.kernel,
             operand=one.operand,
             instructions=(call.name,),
             evidence=(("declared", f"under the name `{one.target}`"),),
-            help="mend the declaration: what the call itself says counts, the declaration is not believed there",
+            help="fix the declaration: ligerdiag uses what the call itself says instead",
         )
 
 
@@ -83,7 +88,7 @@ def step(x):
 """
 
 WRONGLY_DECLARED = make_example(
-    about="The kernel doubles its operand in place, and is declared to read it only.",
+    about="The kernel doubles its operand in place, and the declaration says that it only reads it.",
     code="""\
 def step(x):
     h = x + 1
@@ -95,7 +100,7 @@ CASE = Case(name="read_only", function=step, args=(Arg(shape=(8, 32)),), effects
 )
 
 RIGHTLY_DECLARED = make_example(
-    about="What is declared is what the kernel does: it overwrites operand 0, and XLA knows of it.",
+    about="The declaration matches the kernel: it overwrites operand 0, and XLA knows it.",
     declared=True,
     code=_STEP
     + """\
@@ -109,24 +114,25 @@ RULE = Rule(
     name="contradicted-declaration",
     severity=Severity.WARNING,
     party=Party.KERNEL,
-    summary="what is declared of a custom call is not what it does",
+    summary="the declared effects of a custom call are not its real ones",
     what_it_does="""\
-Compares each declaration, in a case's `effects` or in `[tool.ligerdiag.effects]`, with what the call's own Triton IR or the
-table of known targets says of the same operand: a write that is not declared, a declared one that surely does not
-happen, a read that is left out of the reads that are named, an operand that the call does not have.
+Compares each declaration, in a case's `effects` or in `[tool.ligerdiag.effects]`, with what the call's own Triton IR or
+the table of known targets says about the same operand. Reports a write that is not declared, a declared write that
+surely does not happen, a read that the named reads omit, and an operand that the call does not have.
 
-Checks as well what a custom call of a dump itself declares, in `output_to_operand_aliasing`: the output and the operand
-have to exist, to be of one element type and of the same dimensions, to be named once, and to stand in the same bytes of the
-buffer assignment. An entry that is not so is no alias: a write of that operand is a hidden write.""",
+Also checks what a custom call of a dump declares in `output_to_operand_aliasing`: the output and the operand must
+exist, have one element type and the same dimensions, be named once, and share bytes in the buffer assignment. ligerdiag
+ignores any other entry, so that a write of that operand is a hidden write.""",
     why="""\
-A declaration is believed where nothing can be followed. One that is wrong where it can be checked is outdated or stands
-under the wrong name, and may be wrong elsewhere, too. An alias that does not exist would hide a write. XLA refuses an
-operand that is not there and one of another shape, so a dump that has such an entry was changed after it was written. Two
-operands that are declared to be one output XLA does not refuse: it puts all three into the same bytes.""",
+ligerdiag believes a declaration if it cannot follow the call. A declaration that is wrong where it can be
+checked is outdated or under the wrong name, and may be wrong elsewhere, too. An alias that does not exist would
+hide a write. XLA refuses an alias of a missing operand or of another shape, so a dump with such an entry was
+changed after it was written. XLA does not refuse two operands that are declared to alias one output: it puts
+all three into the same bytes.""",
     what_to_do="""\
-Mend it, or take it out: a kernel whose IR can be followed needs none.""",
+Fix the declaration or remove it: a kernel whose IR can be followed needs none.""",
     limits="""\
-A declaration of a call whose effects are unknown cannot be checked, and the report names it among its notes.""",
+A declaration for a call whose effects are unknown cannot be checked; the report names it in its notes.""",
     references=("docs/effects.md: what is followed, and what can be declared",),
     bad=(WRONGLY_DECLARED,),
     good=(RIGHTLY_DECLARED,),

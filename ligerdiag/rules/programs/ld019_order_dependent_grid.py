@@ -1,4 +1,4 @@
-"""LD019 order-dependent-grid: programs of one grid touch each other's bytes, and their order makes the result."""
+"""LD019 order-dependent-grid: programs of one grid touch each other's bytes, and the result depends on their order."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,22 +10,21 @@ from ligerdiag.effects.access import Neighbours
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Finding, LaunchNumbers, OrderTried, Severity
-from ligerdiag.rules.rule import ALIASED, KERNEL, DecidedBy, Example, Measured, Party, Rule, render_error
-from ligerdiag.rules.wording import LOST, UPDATE_HELP, describe_meeting
+from ligerdiag.rules.rule import ALIASED, DecidedBy, Measured, Party, Rule, make_example, render_error
+from ligerdiag.rules.wording import LOST, UPDATE_HELP, describe_equal_results, describe_meeting
 
 ROUNDING = 1e-5
-"""Relative difference that the order of additions in f32 may make; another order of writes moves whole elements."""
+"""Relative difference that the order of additions in f32 may cause; another order of writes moves whole elements."""
 
-
-HELP = "let no program touch what another one writes, but by atomics that commute; a second launch sees all of it"
+HELP = "let no program access what another writes, except by atomics that commute; a second launch sees all writes"
 TICKET_HELP = (
-    "let a program's number or a prefix sum of counts say where its results go, or sort them afterwards: a place that an"
-    " atomic counter hands out depends on who comes first"
+    "derive the place of a result from the program's number or a prefix sum of counts, or sort the results afterwards: an"
+    " atomic counter hands out places in order of arrival"
 )
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each output in bytes of its own of which a program surely reads what another one surely writes."""
+    """Reports each output in separate bytes of which one program surely reads what another surely writes."""
     for call, effects in context.optimized_calls:
         count = len(call.operands)
         shared = {pair.buffer for pair in find_shared_buffers(call, context.positions)}
@@ -42,7 +41,7 @@ def check(context: Context) -> Iterator[Finding]:
             evidence = [
                 (
                     "kernel",
-                    f"in the grid {grid} a program {reads} of output {output} what another one writes, whatever the data",
+                    f"in grid {grid}, one program {reads} bytes of output {output} that another writes, whatever the data",
                 )
             ]
             if pair.is_update:
@@ -64,13 +63,13 @@ def check(context: Context) -> Iterator[Finding]:
 def _render(kernel: str, output: int | None) -> str:
     if output is not None:
         return f"`{kernel}` loses updates of its output {output}: its programs load, change and store the same bytes"
-    return f"what `{kernel}` computes hangs on the order in which the programs of its grid run"
+    return f"the result of `{kernel}` depends on the order in which the programs of its grid run"
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds what replay saw to the static findings, and reports each other call whose results differ in another order.
+    """Adds the numbers of a replay to the static findings, and reports each other call whose results depend on the order.
 
-    What LD011 says is not in `order_difference`. A difference that reaches no output of the program is left out.
+    `order_difference` excludes what LD011 reports. A difference that reaches no output of the program is omitted.
     """
     numbers = measured.numbers
     launches = {one.instruction: one for one in (numbers.launches if numbers is not None else ())}
@@ -82,7 +81,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             evidence = (*finding.evidence, *describe_meeting(launch), _describe_difference(launch))
             yield replace(finding, outputs=outputs, evidence=evidence)
         elif launch is not None and launch.checked:
-            yield replace(finding, outputs=(), evidence=(*finding.evidence, _describe_quiet(launch)))
+            yield replace(finding, outputs=(), evidence=(*finding.evidence, describe_equal_results(launch)))
         else:
             yield finding
     for launch in launches.values():
@@ -113,24 +112,15 @@ def _report(launch: LaunchNumbers) -> Finding:
 def _describe_difference(launch: LaunchNumbers) -> tuple[str, str]:
     when = {
         OrderTried.TOGETHER: "at the same time",
-        OrderTried.CROSSED: "at the same time, and the first one stores last",
+        OrderTried.CROSSED: "at the same time and the first to come stores last",
     }.get(launch.order_tried, "from the last to the first")
     how = f"by {render_error(launch.order_difference)} when its programs run {when}"
     return "replay", f"the results of %{launch.instruction} differ {how}"
 
 
-def _describe_quiet(launch: LaunchNumbers) -> tuple[str, str]:
-    return (
-        "replay",
-        f"on the inputs drawn the results of %{launch.instruction}, where all run at once, too, are the same from the last"
-        f" program to the first, in {launch.checked} of {launch.launches} launches: what is read may not count",
-    )
-
-
-NEIGHBOURS_ROW = Example(
-    about="A running sum over rows: each program adds its row to what the program before it has stored.",
-    code=KERNEL
-    + """\
+NEIGHBOURS_ROW = make_example(
+    about="A running sum over rows: each program adds its row to what the previous program stored.",
+    code="""\
 @triton.jit
 def running_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
@@ -148,10 +138,9 @@ CASE = Case(name="running_sum", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-SAME_ROW = Example(
-    about="Every program stores its row's sum to one and the same element.",
-    code=KERNEL
-    + """\
+SAME_ROW = make_example(
+    about="Every program stores its row's sum to the same element.",
+    code="""\
 @triton.jit
 def last_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -167,10 +156,9 @@ CASE = Case(name="last_wins", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-LOST_SUMS = Example(
-    about="Every program loads the sum, adds its row's, and stores it: of two that run at the same time one is lost.",
-    code=KERNEL
-    + """\
+LOST_SUMS = make_example(
+    about="Every program loads the sum, adds its row's, and stores it: if two run at the same time, one is lost.",
+    code="""\
 @triton.jit
 def total_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -189,10 +177,9 @@ CASE = Case(name="lost_sums", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-TICKETS = Example(
-    about="A counter says where each program stores its row: which one comes first is up to the GPU.",
-    code=KERNEL
-    + """\
+TICKETS = make_example(
+    about="An atomic counter says where each program stores its row; the GPU decides which comes first.",
+    code="""\
 @triton.jit
 def ticket_kernel(x_ptr, count_ptr, out_ptr, COLUMNS: tl.constexpr):
     columns = tl.arange(0, COLUMNS)
@@ -212,10 +199,9 @@ CASE = Case(name="tickets", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
-ROWS_IN_A_LOOP = Example(
-    about="One program walks down the rows of its block of columns: what it reads again, it has written itself.",
-    code=KERNEL
-    + """\
+ROWS_IN_A_LOOP = make_example(
+    about="One program walks down the rows of its block of columns, and reads again only what it wrote itself.",
+    code="""\
 @triton.jit
 def running_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -244,35 +230,35 @@ RULE = Rule(
     severity=Severity.ERROR,
     leaves_undefined=True,
     party=Party.KERNEL,
-    summary="a kernel whose result hangs on the order of the programs of its grid",
+    summary="a kernel whose result depends on the order of the programs of its grid",
     what_it_does="""\
-Replay notes the bytes that each program of a launch reads and writes. Where one program writes what another one reads or
-writes, the programs run one by one, from the first to the last and from the last to the first. So they do where atomic
-operations of several programs meet whose order shows: what one of them returns is used, as a place in a list, or the
-last one stays. Where both orders agree and one program reads what another one writes, all run at the same time, operation
-by operation: two that load, add and store lose one of the two sums. Where both write the same bytes they run so once more,
-and the program that came first stores last: it may have drawn its ticket first and be late. A result that differs is
-reported, with two programs that meet and the lines of the kernel where they do, if an output of the program differs, too.
-Where programs meet in an operand that is overwritten in place, that is LD011's; where they meet elsewhere, too, and what is
-not in that operand differs, both are reported.
+Replay records the bytes that each program of a launch reads and writes. If one program writes what another reads or
+writes, replay runs the programs one by one, from the first to the last and from the last to the first. It does the same
+if several programs meet in atomic operations whose order shows: the returned value is used, for instance as a place in
+a list, or the last operation wins. If both orders agree and one program reads what another writes, replay runs all
+programs at the same time, operation by operation: two programs that load, add and store lose one of the two sums. If
+two programs write the same bytes, replay does so once more, and the program that came first stores last: it may have
+drawn its ticket first and be late. If the kernel's result and an output of the program differ, the rule reports two
+programs that meet and their lines in the kernel. Programs that meet in an operand that is overwritten in place are
+reported by LD011; if they also meet elsewhere, and something outside that operand differs, both rules report it.
 
-Without numbers, the addresses of all programs of the launch are followed: an output of which a program surely reads what
-another one surely writes is reported, unless atomic operations may make one wait for the other. No output of the program
-that differs is called fresh.""",
+Without numbers, the rule follows the addresses of all programs of the launch: it reports an output of which one program
+surely reads what another surely writes, unless atomic operations may make one wait for the other. An output of the
+program that differs is never called fresh.""",
     why="""\
-A GPU starts the programs of a grid in no order that anybody promises, and many at once. On one GPU the result is the one
-of the first order nearly always; with more programs, beside another kernel or on the next GPU it is another one.""",
+A GPU starts the programs of a grid in no promised order, and many at once. On one GPU the result is nearly always that
+of the first order; with more programs, beside another kernel or on the next GPU it is a different one.""",
     what_to_do="""\
-Let each program write only what no other one touches. Where one needs another one's result, launch a second kernel, walk
-in a loop within one program, or combine by atomics that commute. Where programs add to one place, add by an atomic
-operation, or store one partial sum a program. A place for a result follows from the program's number or from a prefix sum
-of counts; what a counter hands out depends on who comes first.""",
+Let each program write only what no other program touches. If a program needs the result of another, launch a second
+kernel, loop within one program, or combine results by atomics that commute. If programs add to one place, use an atomic
+addition, or store one partial sum per program. Derive the place of a result from the program's number or from a prefix
+sum of counts: a counter hands out places in order of arrival.""",
     limits="""\
-Holds for the inputs drawn, and for the first two launches of each call. Four orders are tried: what differs only in a
-fifth one is not seen. Programs that wait for each other, as at a lock, do not run at the same time. Sums by atomic
-operations may differ by rounding, which counts as none. Within a program nothing is looked for: the threads of one
-program, and a missing `tl.debug_barrier` between them, are out of reach of the Triton IR on numbers. A kernel that waits
-for another program of its grid is not replayed, and the report says so.""",
+The finding holds for the drawn inputs and for the first two launches of each call. Replay tries four orders, and misses
+a difference that only a fifth one shows. Programs that wait for each other, as at a lock, do not run at the same time.
+Sums by atomic operations may differ by rounding, which does not count. The rule does not look inside a program: its
+threads, and a missing `tl.debug_barrier` between them, cannot be seen in Triton IR on numbers. A kernel that waits for
+another program of its grid is not replayed, and the report says so.""",
     references=(
         "github.com/triton-lang/triton/issues/7402 (places from an atomic counter)",
         "github.com/triton-lang/triton/issues/558, github.com/pytorch/helion/pull/2615 (sums by load and store)",

@@ -1,4 +1,4 @@
-"""LD020 out-of-bounds-access: a kernel loads or stores outside of its operand's or output's bytes."""
+"""LD020 out-of-bounds-access: a kernel loads or stores outside the bytes of its operand or output."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,16 +6,15 @@ from dataclasses import replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.buffers import find_hit
 from ligerdiag.model.findings import Finding, LaunchNumbers, MemoryOperation, OutsideAccess, Severity
-from ligerdiag.rules.rule import KERNEL, DecidedBy, Example, Measured, Party, Rule
+from ligerdiag.rules.rule import DecidedBy, Measured, Party, Rule, make_example
 from ligerdiag.rules.wording import name_buffer
 from ligerdiag.text import count_of
 
 _VERBS = {MemoryOperation.LOAD: "reads", MemoryOperation.STORE: "writes", MemoryOperation.ATOMIC: "updates"}
-_PARTICIPLES = {MemoryOperation.LOAD: "read", MemoryOperation.STORE: "overwritten", MemoryOperation.ATOMIC: "updated"}
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """One finding for each operation that surely leaves its buffer, whatever the data."""
+    """Reports each operation that surely leaves its buffer, whatever the data."""
     for call, effects in context.optimized_calls:
         for number, use in enumerate((*effects.operand_uses, *effects.output_uses)):
             for one in use.outside:
@@ -28,7 +27,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """One finding for each operation of a kernel and buffer that it reaches out of."""
+    """Reports each operation of a kernel with each buffer that it leaves in a replay."""
     numbers = measured.numbers
     seen = [
         _report(launch, access, "replay")
@@ -55,7 +54,7 @@ def _report(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Finding
         operand=access.buffer if access.buffer is not None and access.buffer < launch.operands else None,
         instructions=(launch.instruction,),
         evidence=tuple(_describe(launch, access, label)),
-        help="mask the lanes outside, or give the kernel the size that its operand has",
+        help="mask the lanes outside, or pass the kernel the size of its operand",
     )
 
 
@@ -64,9 +63,7 @@ _LATER = " in a second execution on the same constants"
 
 def _name(launch: LaunchNumbers, access: OutsideAccess) -> str:
     return (
-        "what no operand or output holds"
-        if access.buffer is None
-        else f"outside of {name_buffer(launch, access.buffer)}"
+        "memory of no operand or output" if access.buffer is None else f"outside {name_buffer(launch, access.buffer)}"
     )
 
 
@@ -80,21 +77,16 @@ def _describe(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Itera
     first = "; the first execution stays inside" if access.is_later else ""
     yield label, f"program {access.program} of %{launch.instruction} is the first, at {where}; {total}{first}"
     if access.buffer is not None:
-        verb = {MemoryOperation.LOAD: "read", MemoryOperation.STORE: "overwritten", MemoryOperation.ATOMIC: "updated"}[
-            access.kind
-        ]
-        whose = "its own output" if access.hit == launch.instruction else f"%{access.hit}"
         if access.hit is None:
-            yield "bytes", f"whose value is {verb} is not known: XLA's buffer assignment does not place the buffer"
+            yield "bytes", "it is unknown whose bytes these are: XLA's buffer assignment does not place the buffer"
             return
-        hit = f"what is {verb} is {whose}" if access.hit else "these bytes are no value's of the program"
-        yield "bytes", f"by XLA's buffer assignment {hit}"
+        whose = "its own output" if access.hit == launch.instruction else f"%{access.hit}" if access.hit else "no value"
+        yield "bytes", f"in XLA's buffer assignment these bytes belong to {whose}"
 
 
-PAST_THE_END = Example(
+PAST_THE_END = make_example(
     about="The blocks cover 128 elements, the operand has 100, and nothing masks the last block.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def negate_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -110,10 +102,9 @@ CASE = Case(name="past_the_end", function=step, args=(Arg(shape=(100,)),))
 """,
 )
 
-NEXT_ROW = Example(
-    about="Each row reads the one below it, the last row, too: there stands what the kernel writes.",
-    code=KERNEL
-    + """\
+NEXT_ROW = make_example(
+    about="Each program reads the row below its own; below the last row XLA has put what the kernel writes.",
+    code="""\
 @triton.jit
 def difference_kernel(x_ptr, out_ptr, COLUMNS: tl.constexpr):
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -132,10 +123,9 @@ CASE = Case(name="next_row", function=step, args=(Arg(shape=(8, 64)),))
 """,
 )
 
-MASKED = Example(
+MASKED = make_example(
     about="The lanes past the end are masked, in the load and in the store.",
-    code=KERNEL
-    + """\
+    code="""\
 @triton.jit
 def negate_kernel(x_ptr, out_ptr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -157,25 +147,26 @@ RULE = Rule(
     name="out-of-bounds-access",
     severity=Severity.ERROR,
     party=Party.KERNEL,
-    summary="a kernel that reads or writes outside of its operands and outputs",
+    summary="a kernel that reads or writes outside its operands and outputs",
     what_it_does="""\
 Replay checks each address of each load, store and atomic operation against the bytes of the operand or output that the
-pointer was made from. What lies outside is reported once for each operation of the kernel: the operand or
-output, the first program and index, how many elements, the kernel's line, and the value that XLA's
-buffer assignment has in these bytes. Of buffers that the kernel writes, the arithmetic of the addresses is followed for all
-programs of the launch, too: what surely is outside, whatever the data, is found without replay.""",
+pointer was made from. It reports accesses outside once for each operation of the kernel: the operand or output, the
+first program and index, the number of elements, the kernel's line, and the value that XLA's buffer assignment has in
+these bytes. For buffers that the kernel writes, the rule also follows the address arithmetic for all programs of the
+launch, and finds accesses that are outside whatever the data without a replay.""",
     why="""\
-XLA packs values closely: what lies behind an operand is another value of the same program, or nobody's memory. A load
-gives a number that changes with the next compile, a store changes somebody else's value without a trace in any operand,
+XLA packs values closely: past the end of an operand there is another value of the same program, or memory of nobody. A
+load returns a number that changes with the next compile, a store changes another value without a trace in any operand,
 and either may end the program with an illegal address.""",
     what_to_do="""\
-Mask what lies outside, in the load and in the store; or pad the operand, and say so in its shape. Where the kernel is given
-a size or a stride, compare it with what the operand has.""",
+Mask the lanes outside, in the load and in the store; or pad the operand, and give it the padded shape. If the kernel
+takes a size or a stride, compare it with the operand's.""",
     limits="""\
-Without replay, nothing is said of loads from buffers that the kernel only reads, nor of what depends on data. With it, the
-finding holds for the inputs drawn, and for the operand that a pointer was made from: an access that leaves its operand is
-outside even where it hits another operand of the call. Whether what is loaded counts for anything is not asked. Replay
-loads zero there and drops what is stored, so its numbers are not what a GPU gives, and the verdicts know nothing of it.""",
+Without replay, the rule covers neither loads from buffers that the kernel only reads nor addresses that depend on data.
+With replay, the finding holds for the drawn inputs, and for the operand that a pointer was made from: an access that
+leaves its operand is outside even if it hits another operand of the call. The rule does not ask whether the loaded
+value matters. Replay loads zero there and drops the stores, so its numbers are not what a GPU gives, and the verdicts
+do not take these accesses into account.""",
     references=("docs.nvidia.com/compute-sanitizer (memcheck: the same on a GPU, by allocation)",),
     bad=(PAST_THE_END, NEXT_ROW),
     good=(MASKED,),

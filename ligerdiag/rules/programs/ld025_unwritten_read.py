@@ -1,4 +1,4 @@
-"""LD025 unwritten-read: a kernel reads an output before anything is written there, and computes with what it finds."""
+"""LD025 unwritten-read: a kernel reads an output before anything is written there, and uses the contents."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,18 +15,18 @@ from ligerdiag.rules.rule import DecidedBy, Measured, Party, Reproduction, Rule,
 from ligerdiag.rules.wording import advise_zeros, render_at
 
 _BROKEN = "LD022"
-_HELP = "or store without reading, one partial result a program, and reduce them afterwards"
+_HELP = "or store one partial result per program without reading, and reduce them afterwards"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each output that a kernel surely reads before anybody has written it, where something comes of the output."""
+    """Reports each output that a kernel surely reads before anything writes it, if the result depends on it."""
     for call, effects in {one.id: (one, found) for one, found in context.calls}.values():
         aliased = set(call.operand_output_aliases.values())
         for output, (leaf, use) in enumerate(zip(iterate_leaves(call.shape), effects.output_uses, strict=False)):
             if use.old_read is None or leaf in aliased:
                 continue
             reach = find_dependents(context, context.program, call, [leaf])
-            if not reach.is_used and not use.old_read.is_atomic:  # the kernel computes its other outputs with it
+            if not reach.is_used and not use.old_read.is_atomic:  # the kernel may compute its other outputs from it
                 reach = find_dependents(context, context.program, call, iterate_leaves(call.shape))
             if not reach.is_used:
                 continue
@@ -47,7 +47,7 @@ def check(context: Context) -> Iterator[Finding]:
             yield Finding(
                 rule=RULE.id,
                 severity=RULE.severity,
-                message=f"`{read.effects.kernel}` reads its operand {read.operand} where nobody has written before",
+                message=f"`{read.effects.kernel}` reads its operand {read.operand} before anything is written there",
                 outputs=name_reached(context, reach),
                 source=find_user_line(context.program, read.call),
                 kernel=read.effects.kernel,
@@ -63,30 +63,31 @@ def check(context: Context) -> Iterator[Finding]:
 def _describe_allocation(name: str, line: SourceLine | None) -> tuple[str, str]:
     return (
         "memory",
-        f"%{name} allocates it{render_at(line)}, and nothing writes it before: it holds whatever stood there",
+        f"%{name} allocates it{render_at(line)}, and nothing writes it first: it holds whatever was in that memory",
     )
 
 
-_FILL = (
-    "make the array or the Ref of zeros, `jax.new_ref(jnp.zeros(...))`, or write every element before anything reads it"
+_FILL = "fill the array or the Ref with zeros, `jax.new_ref(jnp.zeros(...))`, or write every element before any read"
+_MEMORY = (
+    "memory",
+    "no operand aliases the output and the launcher does not zero it: it holds whatever was in that memory",
 )
-_MEMORY = ("memory", "no operand aliases the output and the launcher does not zero it: it holds whatever stood there")
 
 
 def _render(kernel: str, output: int, *, is_atomic: bool) -> str:
     does = "updates its output {} by atomic operations" if is_atomic else "reads its output {}"
-    return f"`{kernel}` {does.format(output)} where nobody has written before"
+    return f"`{kernel}` {does.format(output)} before anything is written there"
 
 
 def _describe_static(read: OldRead, output: int) -> tuple[str, str]:
     verb = "updates" if read.is_atomic else "loads"
-    return "read", f"whatever the data, a program {verb} what stood in output {output} before{render_at(read.line)}"
+    return "read", f"whatever the data, a program {verb} the previous contents of output {output}{render_at(read.line)}"
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds what replay saw to the static findings, and reports each other output that is read before it is written.
+    """Adds the numbers of a replay to the static findings, and reports each other output that is read before it is written.
 
-    A read of which no output of the program depends is left out.
+    A read on which no output of the program depends is omitted.
     """
     numbers = measured.numbers
     yield from _measure_allocations(measured)
@@ -94,7 +95,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
     seen: dict[tuple[str, int], tuple[LaunchNumbers, UnwrittenRead]] = {
         (launch.instruction, read.output): (launch, read)
         for launch in (numbers.launches if numbers is not None else ())
-        if launch.instruction not in broken  # what is declared to be an operand, and is not
+        if launch.instruction not in broken  # an alias that XLA broke: LD022
         for read in launch.old_reads
     }
     for finding in measured.findings_of(RULE.id):
@@ -119,7 +120,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _measure_allocations(measured: Measured) -> Iterator[Finding]:
-    """The findings on memory that the program allocates, and one for each other that outputs depend on."""
+    """Yields the static findings on memory that the program allocates, and reports other memory that outputs depend on."""
     known = [finding for finding in measured.findings_of(RULE.id) if finding.help == _FILL]
     yield from known
     names = {name for finding in known for name in finding.instructions}
@@ -135,7 +136,7 @@ def _measure_allocations(measured: Measured) -> Iterator[Finding]:
             instructions=(launch.instruction,),
             evidence=(
                 _describe_allocation(launch.instruction, launch.line),
-                ("replay", "with other bytes there these outputs differ"),
+                ("replay", "these outputs differ if that memory holds other bytes"),
             ),
             help=_FILL,
         )
@@ -153,15 +154,15 @@ def _place(line: SourceLine) -> tuple[str, int]:
 def _add(finding: Finding, launch: LaunchNumbers, read: UnwrittenRead) -> Finding:
     evidence = [*finding.evidence, _describe_replay(launch, read)]
     if launch.reached_by_garbage == ():
-        evidence.append(("counts", "on the inputs drawn no output depends on it: what is read may not count"))
+        evidence.append(("counts", "on the drawn inputs no output depends on it: the value read may not matter"))
     return replace(finding, evidence=tuple(evidence))
 
 
 def _describe_replay(launch: LaunchNumbers, read: UnwrittenRead) -> tuple[str, str]:
-    verb = "updates" if read.is_atomic else "loads"
+    verb = "update" if read.is_atomic else "load"
     return (
         "replay",
-        f"program {read.program} of %{launch.instruction} is the first that {verb} such bytes, from byte {read.first_byte}"
+        f"program {read.program} of %{launch.instruction} is the first to {verb} such bytes, from byte {read.first_byte}"
         f"{render_at(read.line)}; {read.bytes} of {read.size} bytes in all",
     )
 
@@ -176,7 +177,7 @@ def total_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
 """
 
 SUM_ONTO_ANYTHING = make_example(
-    about="Every program adds its part to an output that nobody has set to zero.",
+    about="Every program adds its part to an output that nobody has zeroed.",
     code=_SUM
     + """\
 def step(x):
@@ -188,9 +189,7 @@ CASE = Case(name="sum_onto_anything", function=step, args=(Arg(shape=(256,)),))
 """,
 )
 
-ACCUMULATED = make_example(
-    about="One program adds block after block to its output, beginning with what it finds there.",
-    code="""\
+_ACCUMULATE = """\
 @triton.jit
 def accumulate_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     columns = tl.arange(0, COLUMNS)
@@ -206,7 +205,11 @@ def step(x):
 
 
 CASE = Case(name="accumulated", function=step, args=(Arg(shape=(8, 32)),))
-""",
+"""
+
+ACCUMULATED = make_example(
+    about="One program adds block after block to its output, starting from its previous contents.",
+    code=_ACCUMULATE,
 )
 
 SUM_ONTO_ZERO = make_example(
@@ -224,25 +227,10 @@ CASE = Case(name="sum_onto_zero", function=step, args=(Arg(shape=(256,)),))
 )
 
 WRITTEN_FIRST = make_example(
-    about="The program stores zeros, and reads back what it has stored.",
-    code="""\
-@triton.jit
-def accumulate_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    columns = tl.arange(0, COLUMNS)
-    tl.store(out_ptr + columns, tl.zeros((COLUMNS,), tl.float32))
-    for row in range(ROWS):
-        total = tl.load(out_ptr + columns) + tl.load(x_ptr + row * COLUMNS + columns)
-        tl.store(out_ptr + columns, total)
-
-
-def step(x):
-    rows, columns = x.shape
-    sums = jax.ShapeDtypeStruct((columns,), x.dtype)
-    return {"sums": jt.triton_call(x, kernel=accumulate_kernel, out_shape=sums, grid=(1,), ROWS=rows, COLUMNS=columns)}
-
-
-CASE = Case(name="written_first", function=step, args=(Arg(shape=(8, 32)),))
-""",
+    about="The program stores zeros first, and reads back what it stored.",
+    code=_ACCUMULATE.replace(
+        "    for row", "    tl.store(out_ptr + columns, tl.zeros((COLUMNS,), tl.float32))\n    for row"
+    ).replace("accumulated", "written_first"),
 )
 
 RULE = Rule(
@@ -253,28 +241,29 @@ RULE = Rule(
     party=Party.KERNEL,
     summary="a kernel reads an output that nobody has written",
     what_it_does="""\
-Follows the addresses and masks of every load, store and atomic operation for all programs of the launch's grid. It reports
+Follows the addresses and masks of every load, store and atomic operation for all programs of the launch's grid. Reports
 an output of which some program reads bytes that no program can have written by then; an atomic addition, maximum or
-compare-and-swap reads what it updates. An output that is aliased to an operand or a Ref holds that one's values, and one
-that the launcher zeroes holds zeros: neither is reported. Memory that the program itself allocates and that nobody has
-written (`jax.lax.empty`, `jax.empty_ref`) holds nothing, and a kernel that reads it is reported. Replay notes every such
-read, too, also where addresses depend on data. It runs the launch from the first program to the last and from the last to
-the first, and reports what is read unwritten in both; it runs the schedule with other bytes in memory that the program
-allocates, and reports what makes an output differ. No output of the program that depends on it is called fresh.""",
+compare-and-swap reads what it updates. An output that aliases an operand or a Ref holds that one's values, and an
+output that the launcher zeroes holds zeros: neither is reported. Memory that the program itself allocates and that
+nobody has written (`jax.lax.empty`, `jax.empty_ref`) has no contents, and a kernel that reads it is reported. Replay
+records every such read, even if addresses depend on data. It runs the launch from the first program to the last and
+from the last to the first, and reports reads that find unwritten bytes both times. It also runs the schedule with other
+bytes in memory that the program allocates, and reports memory whose contents change an output. An output of the program
+that depends on such a read is never called fresh.""",
     why="""\
-An output of a custom call is memory that holds anything: zeros in a fresh process, an activation of the step before in a
-training run. Everything that is added to it is added to that. A test that runs once passes by luck, and the second call is
+An output of a custom call is memory with arbitrary contents: zeros in a fresh process, an activation of the previous
+step in a training run. The kernel adds its results to that. A test that runs once passes by luck; the second call is
 wrong, or the first one in a process that has used the memory before.""",
     what_to_do="""\
-With jax-triton before 0.4 let the launcher zero the output: `zeroed_outputs=(0,)`. Since 0.4 that is deprecated: pass
-`jax.new_ref(jnp.zeros(...))` and read the Ref after the call. With Pallas alias the output to an operand of zeros,
-`input_output_aliases={1: 0}`. Or store without reading: one partial result a program, reduced afterwards.""",
+With jax-triton before 0.4, let the launcher zero the output: `zeroed_outputs=(0,)`. Version 0.4 deprecates that: pass
+`jax.new_ref(jnp.zeros(...))` and read the Ref after the call. With Pallas, alias the output to an operand of zeros,
+`input_output_aliases={1: 0}`. Or store without reading: one partial result per program, reduced afterwards.""",
     limits="""\
-Where an address or a branch depends on data it needs a replay, and holds for the inputs drawn; without one, what depends
-on such an output is unknown, and the report says so. An output that only atomic
-operations reach is reported wherever they go: what they miss is as unwritten as what they find. Where one program writes
-without reading what another one reads, the order of the two decides: that is LD019's. Whether what is read counts is not
-asked of the static finding: it says so where the replay's outputs do not depend on it.""",
+If an address or a branch depends on data, the rule needs a replay, and the finding holds for the drawn inputs; without
+one, what depends on such an output is unknown, and the report says so. An output that only atomic operations reach is
+reported wherever they go: the bytes that they miss are as unwritten as those that they find. If one program writes,
+without reading, what another reads, their order decides: see LD019. The static finding does not ask whether the value
+read matters: it says so if the outputs of a replay do not depend on it.""",
     references=(
         "github.com/jax-ml/jax/pull/18574, github.com/jax-ml/jax/pull/19399, github.com/jax-ml/jax/issues/24117",
         "github.com/triton-lang/triton/issues/3755, github.com/triton-lang/triton/issues/3004",
@@ -289,14 +278,14 @@ asked of the static finding: it says so where the replay's outputs do not depend
         Reproduction(
             report="jax-ml/jax#24117",
             case="",
-            reproduced="nothing of the report's own; Pallas' atomic additions onto an output without an alias are found",
-            missing="the report's kernel, and what stood in the memory on its author's machine",
+            reproduced="nothing of the report itself; atomic additions in Pallas to an output without an alias are found",
+            missing="the report's kernel, and the contents of the memory on its author's machine",
         ),
         Reproduction(
             report="triton-lang/triton#3755",
             case="",
-            reproduced="nothing in PyTorch; a split-K product by jax-triton that adds to an output nobody zeroes is found",
-            missing="PyTorch, and the numbers: a GPU's memory holds something else each time",
+            reproduced="nothing in PyTorch; a split-K product in jax-triton onto an output that nobody zeroes is found",
+            missing="PyTorch, and the numbers: a GPU's memory has other contents each time",
         ),
     ),
 )

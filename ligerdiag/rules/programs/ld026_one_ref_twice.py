@@ -15,11 +15,11 @@ from ligerdiag.text import join_words
 
 _NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True, arguments=True, shards=True)
 _PASSED_ON = having(Trait.BARRIER, Trait.TAKES_ELEMENT)
-HELP = "make a Ref, or an array, of its own for each pointer, and put the parts together behind the call"
+HELP = "give each pointer a Ref or an array of its own, and combine the parts after the call"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each call that gets one value as several operands, overwrites these, and has a result of one dropped."""
+    """Reports each call that overwrites one value through several operands, and one of whose results the program drops."""
     module = context.program
     flow = Dataflow(module, _NAMES)
     for call, effects in context.calls:
@@ -35,10 +35,10 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _is_one(context: Context, call: HloInstruction, effects: CallEffects, numbers: list[int]) -> bool:
-    """Whether the author has one buffer behind these operands.
+    """Returns whether the author means one buffer by these operands.
 
-    The trace says it of a `Ref`. Of values, one may be a place to work in whose end nobody wants, if the kernel fills
-    each of the others.
+    For a `Ref`, the trace shows it. For values, one operand may be scratch memory that nobody reads afterwards, unless the
+    kernel fills each of them only partly.
     """
     path = context.program.find_tag_path(call)
     repeated = context.repeated.get(path[-1]) if path else None
@@ -60,7 +60,7 @@ def _name(value: Position) -> tuple[int, ShapeIndex]:
 
 
 def _writes(effects: CallEffects, call: HloInstruction, number: int, leaf: ShapeIndex) -> bool:
-    """Whether the kernel writes the operand's bytes, through its own pointer or the output's."""
+    """Returns whether the kernel writes the operand's bytes, through its own pointer or the output's."""
     outputs = dict(zip(iterate_leaves(call.shape), effects.outputs, strict=False))
     accesses = [outputs.get(leaf, Access.NONE)]
     if number < len(effects.operands):
@@ -69,7 +69,7 @@ def _writes(effects: CallEffects, call: HloInstruction, number: int, leaf: Shape
 
 
 def _is_used(module: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
-    """Whether anything uses this result, beside what passes it on to nobody."""
+    """Returns whether anything uses this result, apart from instructions that only pass it on to nobody."""
     users = module.homes[call.id].users
     root = module.homes[call.id].root
     pending = [call] if not is_tuple(call.shape) else _list_taken(users, call, leaf)
@@ -86,7 +86,7 @@ def _is_used(module: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
 def _list_taken(
     users: Mapping[int, tuple[HloInstruction, ...]], call: HloInstruction, leaf: ShapeIndex
 ) -> list[HloInstruction]:
-    """Lists what takes this leaf; what takes the whole result, too."""
+    """Returns the users of this leaf, and of the whole result."""
     return [
         user
         for user in users[call.id]
@@ -101,21 +101,19 @@ def _report(
     results = {number: leaves.index(call.operand_output_aliases[number]) for number in numbers}
     one = "Ref" if is_call_with(call, CallTrait.JAX_TRITON_FFI) else "value"
     operands = join_words([str(number) for number in numbers])
-    named = join_words([f"output {results[number]}" for number in numbers])
     lost = join_words([f"output {results[number]}" for number in dropped])
-    said = "one is" if len(dropped) < len(numbers) else "each is"
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"one {one} is operands {operands} of `{effects.kernel}`, and of {named} {said} dropped",
+        message=f"`{effects.kernel}` overwrites one {one} through operands {operands}, and the program drops {lost}",
         outputs=_find_outputs(context, call),
         source=find_user_line(context.program, call),
         kernel=effects.kernel,
         operand=dropped[0],
         instructions=(call.name,),
         evidence=(
-            ("call", f"%{call.name} has operands {operands} in one value, and XLA makes a copy for each output"),
-            ("lost", f"nobody reads what the kernel leaves in {lost}"),
+            ("call", f"operands {operands} of %{call.name} are one value, which XLA copies for each output"),
+            ("lost", f"nothing reads what the kernel writes to {lost}"),
         ),
         help=HELP,
     )
@@ -167,7 +165,7 @@ def fill_halves(first, second, x):
 
 """
 ONE_TWICE = Example(
-    about="One array stands behind both pointers of a kernel that fills a half through each; one half is dropped.",
+    about="A kernel fills a half of an array through each of two pointers; both are one array, and one half is dropped.",
     code=_HALVES
     + """\
 def step(y, x):
@@ -197,24 +195,24 @@ RULE = Rule(
     name="one-ref-twice",
     severity=Severity.ERROR,
     leaves_undefined=True,
-    summary="a kernel overwrites one value through two pointers, and a part of what it writes is dropped",
+    summary="a kernel overwrites one value through two pointers, and part of what it writes is dropped",
     what_it_does="""\
-Looks in the program for a kernel call that gets one value as several operands, each of which an output of the call aliases
-and the kernel writes, and of which the program drops an output. A `Ref` that is handed over for two pointers is such a
-call.""",
+Looks in the program for a kernel call that gets one value as several operands, each of which an output of the call
+aliases and the kernel writes, and of which the program drops an output. A `Ref` that is passed for two pointers is such
+a call.""",
     why="""\
-The author has one buffer behind both pointers. XLA has two results: each alias makes a value of its own, and where two of
-them start from one value, XLA copies it. The kernel writes through one pointer into the one copy and through the other into
-the other, and jax-triton keeps one of the two for the `Ref`: half of what the kernel wrote is lost, without a word. JAX's
-own `jit` refuses a `Ref` that is passed twice; jax-triton 0.4 takes it.""",
+The author means one buffer behind both pointers. XLA has two results: each alias makes a new value, and if two of them
+start from one value, XLA copies it. The kernel writes through one pointer into the first copy and through the other
+pointer into the second, and jax-triton keeps one of the two for the `Ref`: half of what the kernel wrote is lost
+silently. JAX's own `jit` refuses a `Ref` that is passed twice; jax-triton 0.4 accepts it.""",
     what_to_do="""\
-Give each pointer a `Ref` or an array of its own and put the parts together behind the call, or let the kernel have one
-pointer for the whole buffer.""",
+Give each pointer a `Ref` or an array of its own and combine the parts after the call, or give the kernel one pointer
+for the whole buffer.""",
     limits="""\
-That two operands are one `Ref`, the trace says. Of values it is believed where the kernel is shown to fill each of them in
-part only: a kernel may be given one array of zeros for its result and for a place to work in, and nobody reads the latter.
-A kernel whose code could not be followed is not reported, nor is one that writes nothing through the pointer whose result
-is dropped.""",
+The trace shows that two operands are one `Ref`. For values, the rule requires a proof that the kernel fills each of
+them only partly: a kernel may get one array of zeros both for its result and as scratch memory that nobody reads
+afterwards. A kernel whose code could not be followed is not reported, nor is one that writes nothing through the
+pointer whose result is dropped.""",
     references=("github.com/csarofeen/pytorch/issues/1984 (one tensor as two outputs of a fusion)",),
     bad=(ONE_TWICE,),
     good=(TWO,),

@@ -1,4 +1,4 @@
-"""LD001 stale-read: a reader that should see what the kernel wrote reads the same memory before the kernel runs."""
+"""LD001 stale-read: a reader that should see the kernel's result reads the same memory before the kernel runs."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def check(context: Context) -> Iterator[Finding]:
         who = begin_sentence(read.outputs, "is", "are")
         message = f"{who} computed from `%{value}` before `{read.write.kernel}` overwrites it"
         time = context.logical_times.get(read.reader.id)
-        sentence = f"%{read.reader.name} reads %{value} at logical time {time}: before the write"
+        sentence = f"%{read.reader.name} reads %{value} at logical time {time}, before the write"
         yield report_read(context, RULE, read, message, sentence)
 
 
@@ -67,20 +67,21 @@ RULE = Rule(
     kind=RuleKind.EARLY_READ,
     summary="a reader that should see the kernel's result reads the same memory before the kernel runs",
     what_it_does="""\
-Compares, for every output and every operation of the program, which hidden writes it depends on: once in the program as
-written (program order, each value with storage of its own), once in the schedule that XLA made (schedule order, XLA's own
-buffer assignment). A reader whose dependence on the write is gone, and which reads the very bytes that the kernel
-overwrites, but earlier, is reported.""",
+Compares, for every output and every operation, the hidden writes that it depends on: once in the program as written
+(program order, each value in storage of its own), once in the schedule that XLA made (schedule order, XLA's buffer
+assignment). Reports a reader that has lost its dependence on a write and that reads the very bytes that the kernel
+overwrites, but earlier.""",
     why="""\
-XLA believes that the kernel only reads its operand. Two readers of one value have no order between them, so the scheduler
-may run the program's own reader first. It then sees the value from before: raw logits in the place of their gradient. The
-loss is right, nothing raises, and training runs on garbage.""",
+XLA believes that the kernel only reads its operand. Two readers of one value have no order between them, so the
+scheduler may run the program's own reader first. That reader then sees the old contents: raw logits instead of their
+gradient. The loss is right, nothing raises, and the model trains on wrong gradients.""",
     what_to_do="""\
-Tell XLA: make the overwritten operand an output of the call, by `ligerdiag.in_place.call_in_place`, and read that output.
-The finding's help shows how. A `Ref` does not do in what `jax.checkpoint` computes again, or in a differentiated loop.""",
+Tell XLA about the write: make the overwritten operand an output of the call with `ligerdiag.in_place.call_in_place`,
+and read that output. The finding's help shows how. A `Ref` does not help in code that `jax.checkpoint` recomputes, or
+in a differentiated loop.""",
     limits="""\
-The verdict holds for the compiled schedule at hand: one target, one toolchain, one set of flags. A GPU that autotunes may
-pick other GEMMs and so another order; check the artifact of that compile, too.""",
+The verdict holds for one compiled schedule: one target, one toolchain, one set of flags. A compile that autotunes on a
+GPU may pick other GEMMs and hence another order; check the artifact of that compile, too.""",
     references=(
         "github.com/phlippe/liger_kernels (README: gradients computed from logits)",
         "github.com/NVIDIA/warp/issues/745",
@@ -95,7 +96,7 @@ pick other GEMMs and so another order; check the artifact of that compile, too."
                 "in replay and on H200s"
             ),
             missing=(
-                "the table itself, made in late 2024 by JAX 0.4.34: with today's toolchain more rows fail than the "
+                "the table itself, made in late 2024 with JAX 0.4.34: with today's toolchain more rows fail than the "
                 "four published"
             ),
         ),
@@ -104,26 +105,26 @@ pick other GEMMs and so another order; check the artifact of that compile, too."
             case="saved_residual[softmax-loss-hidden]",
             reproduced="softmax, then the cross entropy that overwrites its result: the gradient is stale (LD002)",
             missing=(
-                "PyTorch, where the saved tensor itself is overwritten; JAX's softmax saves none, and XLA computes it anew"
+                "PyTorch, where the saved tensor itself is overwritten; JAX's softmax saves none, and XLA recomputes it"
             ),
         ),
         Reproduction(
             report="NVIDIA/warp#745",
             case="accumulated_sum[twice-hidden]",
             reproduced=(
-                "the second call does not build on what the first one left: stale (LD002), for XLA makes one call of "
-                "the two (LD008)"
+                "the second call does not build on the result of the first: stale (LD002), because XLA merges the two "
+                "calls (LD008)"
             ),
-            missing="Warp and the FFI; the kernel here is Triton's. A reader that is merely too early is not in the report",
+            missing="Warp and the FFI: the kernel here is Triton's; the report has no reader that is merely too early",
         ),
         Reproduction(
-            report="flatironinstitute/jaxmg#12 (mends #11)",
+            report="flatironinstitute/jaxmg#12 (fixes #11)",
             case="undonated_parameter[kept-hidden]",
             reproduced=(
-                "a call overwrites an argument that it declares to read (LD009), and the remedy, aliases: "
+                "a call overwrites an argument that it declares to read (LD009), and the cure, an alias: "
                 "`undonated_parameter[kept-aliased]`"
             ),
-            missing="cuSOLVERMg, several GPUs and shard_map; a reader that is merely too early is not in the report",
+            missing="cuSOLVERMg, several GPUs and shard_map; the report has no reader that is merely too early",
         ),
     ),
     bad=(SCANNED_GRADIENT,),

@@ -40,8 +40,8 @@ def _report(context: Context, read: ReadFinding) -> Finding:
     else:
         value = find_producer(operand)
         relation = _relate(context, read, value)
-        how = f"computed from `%{value.name}`, which is {relation}, while `{kernel}` overwrites another"
-        sentence = f"%{reader} reads %{value.name} at logical time {time}: {relation}, not overwritten"
+        how = f"computed from `%{value.name}`, which `{kernel}` does not overwrite: {relation}"
+        sentence = f"%{reader} reads %{value.name} at logical time {time}: {relation}"
     return report_read(context, RULE, read, f"{begin_sentence(read.outputs, 'is', 'are')} {how}", sentence)
 
 
@@ -51,24 +51,24 @@ def _makes_operand(context: Context, read: ReadFinding) -> bool:
 
 
 def _relate(context: Context, read: ReadFinding, value: HloInstruction) -> str:
-    """Says how the operand that is overwritten depends on the value that is read, or the other way round."""
+    """Returns one clause: how the overwritten operand depends on the value that is read, or the reverse."""
     call = context.optimized_call(read.write)
     if call is None:
-        return "the value from before the write"
+        return "it holds the value from before the write"
     end = find_producer(call.operands[read.write.operand])
     path = find_path(value, end)
     if path:
         gathered = any(_is_gather(context, step) for step in path)
         steps = ", ".join(f"%{step.name}" for step in path if step.opcode not in _PLACES)
-        made = "gathered into" if gathered else "copied or cast into"
-        return f"{made} the kernel's operand by {steps}"
+        made = "gathered" if gathered else "copied or cast"
+        return f"the kernel's operand is {made} from it by {steps}"
     if find_path(end, value):
-        return "made from the kernel's operand before the write"
-    return "another copy of the value from before the write"
+        return "it was made from the kernel's operand before the write"
+    return "the kernel's operand is another copy of the value"
 
 
 def _is_gather(context: Context, step: HloInstruction) -> bool:
-    """Also where the collective stands in a computation that is run asynchronously."""
+    """Returns whether the instruction is a gathering collective, or runs one asynchronously."""
     callees = (context.optimized.computations[number].root.opcode for number in step.called_computations)
     return not _GATHERS.isdisjoint((step.opcode, *callees))
 
@@ -89,7 +89,7 @@ CASE = Case(
 )
 
 ALIASED_BF16 = make_example(
-    about="The same casts around a declared output are left alone.",
+    about="The same casts around a declared output are not folded.",
     declared=True,
     code="""\
 def step(x, w):
@@ -111,20 +111,20 @@ RULE = Rule(
     kind=RuleKind.COPY_READ,
     summary="a reader that should see the kernel's result reads a copy, a shard or a recomputed value instead",
     what_it_does="""\
-The same comparison as LD001. Here the reader does not touch the bytes that the kernel overwrites at all: it reads the
-shard that the kernel's operand was gathered from, a copy, the value before a cast that the compiler folded away, or it
-computes the value anew. That it runs after the kernel does not help.""",
+Makes the same comparison as LD001. Here the reader does not touch the bytes that the kernel overwrites at all: it reads
+the shard that the kernel's operand was gathered from, a copy, the value before a cast that the compiler folded away, or
+it recomputes the value. Running it after the kernel does not help.""",
     why="""\
-An order can be forced (by `add_trivial_operations`, or a barrier) and the result is stale all the same. Under vocabulary
-sharding or FSDP the partitioner gathers the logits into a temporary for the kernel; the kernel overwrites the temporary;
-every reader, duly ordered after it, reads the untouched original. In bf16 the cast to f32 and back is folded, and readers
-get the bf16 logits from before the kernel.""",
+Even if something forces the order (`add_trivial_operations`, a barrier), the result is stale. Under vocabulary sharding
+or FSDP the partitioner gathers the logits into a temporary for the kernel. The kernel overwrites the temporary, and
+every reader, although it runs later, reads the untouched original. In bf16 the cast to f32 and back is folded, and
+readers get the bf16 logits from before the kernel.""",
     what_to_do="""\
-Make the overwritten operand an output of the call and read that output. Under sharding wrap the call in `shard_map`, so
-that no gathered temporary stands between.""",
+Make the overwritten operand an output of the call and read that output. Under sharding, wrap the call in `shard_map`,
+so that XLA gathers no temporary.""",
     limits="""\
-Where the way from the original to the reader leads through operations that the compiler rewrote beyond recognition, the
-finding says that the write is missing, but not which value was read instead.""",
+If the compiler rewrote the operations between the original and the reader beyond recognition, the finding says that the
+write is missing, but not which value was read instead.""",
     references=(
         "github.com/phlippe/liger_kernels (README: not robust on multi-GPU setups)",
         "github.com/openxla/xla/issues/20440",
@@ -135,25 +135,25 @@ finding says that the write is missing, but not which value was read instead."""
             report="phlippe/liger_kernels (README: not robust on multi-GPU)",
             case="sharded_flce[vocabulary-trivial]",
             reproduced=(
-                "the workaround under a sharded vocabulary: every gradient stale, read from the shard that was "
+                "the workaround under a sharded vocabulary: every gradient is stale, read from the shard that was "
                 "gathered; the same on two H200s"
             ),
-            missing="the training of a Llama, of which the README speaks",
+            missing="the training of a Llama, which the README mentions",
         ),
         Reproduction(
             report="openxla/xla#20440",
             case="barrier_copy[plain-barrier]",
-            reproduced="the program, with the barrier; compiled for a GPU it copies nothing, and there is nothing to order",
-            missing="the two copies in front of the update, which are XLA:CPU's",
+            reproduced="the program, with the barrier; compiled for a GPU it copies nothing, so there is nothing to order",
+            missing="the two copies before the update, which only XLA:CPU makes",
         ),
         Reproduction(
             report="jax-ml/jax#25399",
             case="barrier_copy[kernel-barrier]",
             reproduced=(
-                "a copy that XLA inserts of what a kernel overwrites, behind a barrier: it is made after the "
+                "a copy that XLA makes of the overwritten value, after a barrier: it is made after the "
                 "kernel, and fresh. Without the barrier, `barrier_copy[kernel-hidden]`, one output is stale"
             ),
-            missing="a barrier that a copy defeats: on a GPU none was found",
+            missing="a barrier that a copy defeats: none was found on a GPU",
         ),
     ),
     bad=(FOLDED_CONVERT,),

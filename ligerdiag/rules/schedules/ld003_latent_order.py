@@ -1,4 +1,4 @@
-"""LD003 latent-order: right in this schedule, and nothing forces it."""
+"""LD003 latent-order: a read is right in this schedule, and nothing forces its order."""
 
 from collections.abc import Iterator
 
@@ -18,12 +18,12 @@ def check(context: Context) -> Iterator[Finding]:
         who, reader = begin_sentence(names, "is", "are"), read.reader
         message = f"{who} right only because `%{reader.name}` happens to run {side} `{read.write.kernel}`"
         time = context.logical_times.get(reader.id)
-        sentence = f"%{reader.name} at logical time {time}: {side} the write, with no path between the two"
+        sentence = f"%{reader.name} reads at logical time {time}, {side} the write, and no path orders the two"
         yield report_read(context, RULE, read, message, sentence, outputs=names)
 
 
 LUCKY_READER = make_example(
-    about="The reduction happens to be scheduled after the kernel; no edge makes it so.",
+    about="The reduction happens to be scheduled after the kernel; no edge forces that.",
     code="""\
 def step(x, w):
     h = x @ w
@@ -36,7 +36,7 @@ CASE = Case(name="lucky", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 )
 
 MERGED_TWIN = make_example(
-    about="XLA computes the product once. The second reader means it as it was, and happens to come first, or is clobbered.",
+    about="XLA computes the product once. The second reader needs the original: it runs first by luck, or is clobbered.",
     code="""\
 def step(x, w):
     h = x @ w
@@ -53,27 +53,27 @@ RULE = Rule(
     name="latent-order",
     severity=Severity.WARNING,
     kind=RuleKind.LUCKY_READ,
-    summary="right today, only because the schedule happens to be so",
+    summary="right today, but only because of how the schedule happens to be ordered",
     what_it_does="""\
-Reports a reader that sees (or, where it needs the original, does not yet see) a hidden write as intended, when no path of
-data or control edges between the kernel call and the reader forces that order. It need not read the overwritten value by
-the author's own name: where the author computes the same value twice, XLA computes it once, and the kernel overwrites both.
-No output that depends on such a read is fresh.""",
+Reports a reader that sees a hidden write as intended (or, if it needs the original, does not yet see it), although no
+path of data or control edges between the kernel call and the reader forces that order. The reader need not use the
+overwritten value under the author's name: if the author computes the same value twice, XLA computes it once, and the
+kernel overwrites both. No output that depends on such a read is fresh.""",
     why="""\
-The next XLA, another flag, another GPU or an autotuned GEMM may order the two the other way round. Tests that pass on the
-A100 in the lab fail on the H100 in the cluster.""",
+The next XLA, another flag, another GPU or an autotuned GEMM may reverse the order. Tests that pass on the A100 in the
+lab fail on the H100 in the cluster.""",
     what_to_do="""\
-The same as for LD001: make the overwritten operand an output of the call and read that.""",
+As for LD001: make the overwritten operand an output of the call and read that output.""",
     limits="""\
-Only the instructions of this artifact's schedule are ordered anew. How likely another order is, is not judged;
-`ligerdiag check --orders 20` replays the schedule in twenty others, and says which outputs change. One that depends on the
-read and would be the same either way, as its other operand is zero, is called latent all the same.""",
+The rule does not say how likely another order is. `ligerdiag check --orders 20` replays the schedule in twenty other
+orders of the same instructions, and says which outputs change. An output that depends on the read is called latent even
+if its value is the same in either order, for instance because the read is multiplied by zero.""",
     references=('github.com/phlippe/liger_kernels (README: "seems to be by chance")',),
     reproduced=(
         Reproduction(
             report='phlippe/liger_kernels (README: "seems to be by chance")',
             case="seed_flce[False-float32-True-1-4-32-16]",
-            reproduced="beside stale gradients one, `weight`, that is right in this schedule and that nothing forces to be",
+            reproduced="besides stale gradients one, `weight`, that is right in this schedule although nothing forces it",
             missing="the schedule of the author's GPU",
         ),
     ),

@@ -1,4 +1,4 @@
-"""LD004 clobbered-read: a reader that needs the original sees what the kernel wrote over it."""
+"""LD004 clobbered-read: a reader that needs the original reads after the kernel has overwritten it."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,11 @@ from ligerdiag.rules.wording import begin_sentence, describe_remedy
 def check(context: Context) -> Iterator[Finding]:
     """Reports each clobbered reader, and for each write the clobbered outputs that no reader explains."""
     for read in context.verdicts.clobbered:
-        who = begin_sentence(read.outputs, "needs", "need")
-        message = f"{who} the value from before `{read.write.kernel}` overwrote it"
+        kernel = read.write.kernel
+        who = begin_sentence(
+            read.outputs, f"reads what `{kernel}` wrote and needs", f"read what `{kernel}` wrote and need"
+        )
+        message = f"{who} the original"
         time = context.logical_times.get(read.reader.id)
         sentence = f"%{read.reader.name} reads the overwritten bytes at logical time {time}"
         yield report_read(context, RULE, read, message, sentence, remedy=_describe_help(context, read.write))
@@ -21,7 +24,7 @@ def check(context: Context) -> Iterator[Finding]:
         names = context.verdicts.list_unexplained(write.index, Verdict.CLOBBERED)
         if names:
             who = begin_sentence(names, "depends", "depend")
-            message = f"{who} on what `{write.kernel}` writes, and should not"
+            message = f"{who} on what `{write.kernel}` writes, but should not"
             yield report_write(
                 context,
                 RULE,
@@ -34,11 +37,11 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _describe_help(context: Context, write: HiddenWrite) -> str:
-    return f"{describe_remedy(context, write)}: XLA then keeps the original for who needs it"
+    return f"{describe_remedy(context, write)}: XLA then keeps the original for its other readers"
 
 
 MERGED_OPERANDS = make_example(
-    about="Two casts of one value are merged; the second kernel reads what the first has left there.",
+    about="XLA merges two casts of one value; the second kernel reads what the first wrote.",
     code="""\
 def step(x):
     first = x.astype(jnp.float32)
@@ -112,19 +115,20 @@ RULE = Rule(
     kind=RuleKind.LATE_READ,
     summary="a reader that needs the original reads after the kernel has overwritten it",
     what_it_does="""\
-The comparison of LD001 the other way round: a value that in the program as written does not depend on the hidden write
-does so in the compiled schedule; or one that also depends on the original there, and here on what was written alone. XLA
-had every right to put both values into the same bytes, for it knows of no write.""",
+Makes the comparison of LD001 the other way round. Reports a value that does not depend on the hidden write in the
+program as written and does in the compiled schedule, and a value that depends on the original there and only on the new
+contents here. XLA had every right to put both values into the same bytes, because it knows of no write.""",
     why="""\
-Two losses on the same logits: common subexpression elimination merges their operands, the first kernel overwrites the one
-buffer, and the second computes its loss from a gradient. Or autodiff saves a result for the backward pass, the loss
-kernel overwrites it with its gradient, and the derivative is computed from that.""",
+Take two losses on the same logits: common subexpression elimination merges their operands, the first kernel overwrites
+the one buffer, and the second computes its loss from a gradient. Or autodiff saves a result for the backward pass, the
+loss kernel overwrites it with its gradient, and the derivative is computed from that gradient.""",
     what_to_do="""\
-Declare what the kernel writes; XLA then inserts the copy that the other reader needs. Or hand the kernel a value that
+Declare what the kernel writes; XLA then inserts the copy that the other reader needs. Or pass the kernel a value that
 nobody else reads.""",
     limits="""\
-What autodiff saved and the kernel then overwrote is known from the trace. Of a dump it is guessed, from the source line that
-a derivative shares with a forward operation which used the value before the kernel, and otherwise unknown.""",
+The trace shows which values autodiff saved and a kernel then overwrote. For a dump ligerdiag infers it from the source
+line, if a derivative shares its line with a forward operation that used the value before the kernel; otherwise the
+output is unknown.""",
     references=(
         "github.com/linkedin/Liger-Kernel/issues/272 (the PyTorch twin)",
         "github.com/linkedin/Liger-Kernel/issues/1251",
@@ -135,15 +139,15 @@ a derivative shares with a forward operation which used the value before the ker
             case="saved_residual[exp-perplexity-hidden]",
             reproduced=(
                 "the explanation in the thread: `exp` saves its result, the loss overwrites it, the backward pass "
-                "reads it: clobbered"
+                "reads it, and is clobbered"
             ),
-            missing="PyTorch, and its check of versions that does not notice",
+            missing="PyTorch, and its version check, which does not notice",
         ),
         Reproduction(
             report="linkedin/Liger-Kernel#1251",
             case="saved_residual[softmax-loss-out_of_place]",
-            reproduced="the remedy, a gradient with memory of its own: fresh, for every activation and objective",
-            missing="its second point, a clone that loses `requires_grad`: JAX has no such flag",
+            reproduced="the cure, a gradient with memory of its own: fresh, for every activation and objective",
+            missing="the second point, a clone that loses `requires_grad`: JAX has no such flag",
         ),
     ),
     bad=(MERGED_OPERANDS, SAVED_RESIDUAL),

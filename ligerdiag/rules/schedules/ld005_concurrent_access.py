@@ -1,4 +1,4 @@
-"""LD005 concurrent-access: something reads the operand while the kernel overwrites it."""
+"""LD005 concurrent-access: an operation reads the operand while the kernel overwrites it."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ligerdiag.rules.wording import describe_write, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each reader that nothing keeps apart from a hidden write."""
+    """Reports each reader that nothing orders with a hidden write."""
     for race in context.concurrency.races:
         write = context.writes[race.write]
         outputs = context.verdicts.outputs
@@ -21,8 +21,8 @@ def check(context: Context) -> Iterator[Finding]:
             context,
             RULE,
             write,
-            f"`%{race.reader.name}` may read what `{write.kernel}` overwrites at the same time",
-            remedy="declare the write (`ligerdiag.in_place.call_in_place`): XLA then orders the two, or gives one a copy",
+            f"`%{race.reader.name}` may read operand {write.operand} of `{write.kernel}` while the kernel overwrites it",
+            remedy="declare the write (`ligerdiag.in_place.call_in_place`): XLA then orders the two or makes a copy",
             outputs=tuple(name for name, one in outputs.items() if any(race.key in c.raced for c in one.causes)),
             instructions=tuple(dict.fromkeys((kernel.name, race.reader.name))),
             evidence=(describe_write(context, write), ("read", _describe_overlap(context, race, place))),
@@ -31,7 +31,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _find_line(context: Context, race: Race) -> SourceLine | None:
-    """The user's line that reads; of what is in flight, that of the operation in it."""
+    """Returns the user's line that reads; for an asynchronous operation, the line of the operation that it runs."""
     inner = [
         context.optimized.computations[callee].root
         for callee in race.reader.called_computations
@@ -45,16 +45,16 @@ def _find_line(context: Context, race: Race) -> SourceLine | None:
 
 
 def _describe_overlap(context: Context, race: Race, place: ReadPlace) -> str:
-    """Says why no order keeps the two apart."""
+    """Returns one sentence: why nothing orders the two."""
     times, at, reader = context.logical_times, render_at(place.line), race.reader
     if race.kind is RaceKind.ONE_COMMAND_BUFFER:
-        why = "is a command of the same command buffer, and no buffer that the two declare puts one before the other"
+        why = "is a command of the same command buffer, and the buffers that the two declare do not order them"
         return f"%{reader.name} {why}{at}"
     start, done = race.start or reader, race.done
     what = "it" if race.kind is RaceKind.READER_IN_FLIGHT else "the kernel"
-    end = f"done at {times.get(done.id)}, %{done.name}" if done is not None else "not done before the end"
+    end = f"{times.get(done.id)} (%{done.name})" if done is not None else "the end of the program"
     head = f"%{reader.name} reads at logical time {times.get(reader.id)}"
-    return f"{head}: {what} is in flight from {times.get(start.id)}, %{start.name}, and {end}{at}"
+    return f"{head}: {what} is in flight from {times.get(start.id)} (%{start.name}) to {end}{at}"
 
 
 _PROGRAM = """\
@@ -80,11 +80,11 @@ CASE = Case(
 """
 
 _BESIDE = """\
-    everyone = jax.lax.all_gather(h, "x")  # h is meant to be as it was
+    everyone = jax.lax.all_gather(h, "x")  # needs the original h
     sums = sum_and_double(h)"""
 
 GATHERED_BESIDE = make_example(
-    about="The gathering of the original rows is still under way when the kernel doubles them.",
+    about="The all-gather of the original rows is still in flight when the kernel doubles them.",
     code=_PROGRAM.format(name="gathered_beside", body=_BESIDE),
 )
 
@@ -93,7 +93,7 @@ _BESIDE_DECLARED = """\
     _, sums = sum_and_double_declared(h)"""
 
 GATHERED_BESIDE_DECLARED = make_example(
-    about="With the write declared, XLA gives the kernel a copy, and the gathering reads the original.",
+    about="With the write declared, XLA gives the kernel a copy, and the all-gather reads the original.",
     declared=True,
     code=_PROGRAM.format(name="gathered_beside_declared", body=_BESIDE_DECLARED),
 )
@@ -103,7 +103,7 @@ _AFTER = """\
     everyone = jax.lax.all_gather(doubled, "x")"""
 
 GATHERED_AFTER = make_example(
-    about="The gathering waits for the declared output.",
+    about="The all-gather waits for the declared output.",
     declared=True,
     code=_PROGRAM.format(name="gathered_after", body=_AFTER),
 )
@@ -114,37 +114,38 @@ RULE = Rule(
     severity=Severity.ERROR,
     kind=RuleKind.RACE,
     party=Party.XLA,
-    summary="something reads the operand while the kernel overwrites it",
+    summary="an operation reads the operand while the kernel overwrites it",
     what_it_does="""\
-Reports a hidden write and a reader of the same bytes that no order keeps apart, not even that of the schedule:
+Reports a hidden write and a reader of the same bytes that nothing orders, not even the schedule:
 
-- the reader is in flight: between the start and the done of an asynchronous collective, copy, fusion or call, which runs on
-  a stream of its own, stands the kernel;
-- the kernel is in flight itself, and the reader stands between;
-- both are commands of one command buffer (CUDA graph), and XLA runs it in no order but that of the buffers which the
-  commands declare (`xla_gpu_command_buffer_scheduling_mode=CONCURRENT`).
+- the reader is in flight: the kernel runs between the start and the done of an asynchronous collective, copy, fusion or
+  call, which has a stream of its own;
+- the kernel itself is in flight, and the reader runs in between;
+- both are commands of one command buffer (CUDA graph) that XLA orders only by the buffers that the commands declare
+  (`xla_gpu_command_buffer_scheduling_mode=CONCURRENT`).
 
-Who shares bytes is read off XLA's buffer assignment: what shares none with the overwritten operand is left alone.""",
+XLA's buffer assignment decides who shares bytes: a reader of other bytes is not reported.""",
     why="""\
-XLA believes that the kernel only reads its operand, and two reads may overlap. So the reader sees old elements, new ones,
-or some of each, as the hardware pleases; the next run, with another load on the interconnect, may differ. Tests rarely
-catch it.""",
+XLA believes that the kernel only reads its operand, and two reads may overlap. So the reader sees old elements, new
+ones, or some of each, depending on timing; the next run, with another load on the interconnect, may differ. Tests
+rarely catch it.""",
     what_to_do="""\
-Declare the write, and read the declared output where the new value is meant: a reader of the old value then keeps an
-operand of its own, and one of the new value waits. A barrier does not help: it orders what is started, not what is in
-flight.""",
+Declare the write, and read the declared output wherever you mean the new value. A reader of the old value then keeps
+its own operand, and a reader of the new value waits. A barrier does not help: it orders when operations start, not when
+they finish.""",
     limits="""\
-An output behind such a reader is never fresh. In the order of the schedule, in which an asynchronous operation reads at its
-start, the output may be stale or clobbered; it is called so then. Where that order would make it right its verdict is
-`unknown`, for the hardware does not keep it. What a device computes for such an output contradicts no verdict, and replay,
-which runs an asynchronous operation at its start, cannot show the race.
+An output that depends on such a reader is never fresh. In schedule order, in which an asynchronous operation reads at
+its start, the output may be stale or clobbered, and then has that verdict. If it would be right in schedule order, its
+verdict is `unknown`, because the hardware does not keep that order. Whatever a device computes for such an output
+contradicts no verdict. Replay runs an asynchronous operation at its start, so it cannot show the race.
 
-By default (`LHS`), and with `SERIALIZE`, command buffers keep the order of the schedule, async operations apart, and are no
-race. The flag is taken from the compile; for files from elsewhere XLA's default is assumed. Which commands get an edge is
-worked out from the buffers that they declare, as XLA does: the thunk sequence that it prints names only the nearest ones.
+By default (`LHS`), and with `SERIALIZE`, command buffers keep the order of the schedule except for asynchronous
+operations, so there is no race. The flag comes from the compile; for foreign files ligerdiag assumes XLA's default. It
+derives the order of the commands from the buffers that they declare, as XLA does: the thunk sequence that XLA prints
+names only the nearest dependences.
 
-Taken for granted: that a collective's done waits for the other devices' reads of this device's memory, and that a kernel
-which is launched early (programmatic dependent launch) waits before it reads.""",
+The rule assumes that a collective's done waits until the other devices have read this device's memory, and that a
+kernel which is launched early (programmatic dependent launch) waits before it reads.""",
     references=(
         "github.com/openxla/xla/pull/27412 (concurrent command buffers forgot control dependences)",
         "github.com/openxla/xla/pull/48900 (async operations inside command buffers lost their order)",
@@ -162,22 +163,22 @@ which is launched early (programmatic dependent launch) waits before it reads.""
                 "an async operation that the schedule leaves in flight around the kernel: the copy of the logits into a "
                 "scan's stack, on a computation stream, with default flags"
             ),
-            missing="the order that async operations lose inside of a command buffer, which is XLA's own matter",
+            missing="the order that async operations lose inside a command buffer, which is internal to XLA",
         ),
         Reproduction(
             report="ROCm/xla#839",
             case="in_flight[gathered-hidden]",
             reproduced="a collective on the communication stream, over two devices, while the kernel writes its operand",
-            missing="AMD GPUs, and a command buffer as the other side: jax-triton 0.3.1's call is never inside of one",
+            missing="AMD GPUs, and a command buffer as the other side: a call of jax-triton 0.3.1 is never inside one",
         ),
         Reproduction(
             report="openxla/xla#27412",
             case="pallas_cross_entropy[products-hidden]",
             reproduced=(
-                "a Pallas kernel inside of a command buffer; with the scheduling mode CONCURRENT it and the readers of its "
-                "operand are found unordered (in a test of the analysis, for a case sets no flags)"
+                "a Pallas kernel inside a command buffer; with the scheduling mode CONCURRENT it and the readers of its "
+                "operand are unordered (in a test of the analysis, because a case sets no flags)"
             ),
-            missing="control dependences that get lost: XLA keeps them since",
+            missing="control dependences that get lost: XLA keeps them since then",
         ),
     ),
     explains=Verdict.UNKNOWN,

@@ -1,4 +1,4 @@
-"""LD007 vanished-call: a kernel that is called for its effect is not in the compiled program."""
+"""LD007 vanished-call: a kernel that is called for its effect is missing from the compiled program."""
 
 from collections.abc import Iterator
 
@@ -14,9 +14,9 @@ def check(context: Context) -> Iterator[Finding]:
     """Reports each call that is not run."""
     for call in context.vanished:
         if call.write in context.matching.merged_into:
-            continue  # it runs, as one with its twin: LD008
+            continue  # it runs, merged with its twin: LD008
         if call.write in context.matching.idle:
-            reason = "the schedule has it only in a branch or a loop that never runs"
+            reason = "the schedule calls it only in a branch or a loop that never runs"
         elif call.is_repeated:
             reason = _AGAIN
         elif call.dropped_by is DroppedBy.XLA:
@@ -28,10 +28,10 @@ def check(context: Context) -> Iterator[Finding]:
         message = f"`{call.kernel}` is called for its effect and is not in the compiled program"
         remedy = "give the call an output that aliases what it writes, and use that output"
         if call.write in context.matching.idle:
-            message = f"the program calls `{call.kernel}`, and the schedule never does"
-            remedy = "compile the program anew: XLA puts no call of its own accord where it never runs"
+            message = f"the program calls `{call.kernel}`, but the schedule never does"
+            remedy = "compile the program again: XLA by itself does not move a call to where it never runs"
         elif call.unknown:
-            message = f"`{call.kernel}` is not in the compiled program, and what it overwrites could not be told"
+            message = f"`{call.kernel}` is not in the compiled program, and what it overwrites is unknown"
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
@@ -48,30 +48,30 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _report_lost(context: Context, lost: LostRef) -> Finding:
-    """Returns the finding about a call that works on a Ref, and that JAX runs in one place and drops in another."""
+    """Returns the finding about a call on a Ref that JAX runs in the forward pass and drops when it recomputes that."""
     move = next(iter(lost.find_moves(context.moved_refs)), None)
     site = next((context.sites[tag] for tag in lost.tags if tag in context.sites), None)
     if site is None and move is not None:
         site = move.write
     read = None if move is None else move.read
-    seen = f"the Ref is made and read again{render_at(read)}, and holds what it was made of"
+    seen = f"the Ref is created and read again{render_at(read)}, and holds its initial value"
     who = f"`{lost.kernel}`" if lost.kernel else "a store into a Ref"
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"{who} is called for its effect on a Ref, and the forward pass is computed again without it",
+        message=f"{who} is called for its effect on a Ref, and JAX recomputes the forward pass without it",
         outputs=lost.outputs,
         source=site,
         kernel=lost.kernel,
         evidence=(("call", _AGAIN), ("read", seen)),
         help=(
-            "return what the kernel writes as an output (`out_type`), or leave what reads the Ref out of `jax.checkpoint`"
+            "return what the kernel writes as an output (`out_type`), or keep the reader of the Ref out of `jax.checkpoint`"
         ),
     )
 
 
-_UNSEEN = ("outputs", "the program as written lacks the call, too: which outputs need what it writes is not known")
-_AGAIN = "JAX runs it in the forward pass, and drops it where `jax.checkpoint` computes the forward pass again"
+_UNSEEN = ("outputs", "the program as written lacks the call, too, so it is unknown which outputs need its writes")
+_AGAIN = "JAX runs it in the forward pass, and drops it when `jax.checkpoint` recomputes that pass"
 
 NO_OUTPUTS = make_example(
     about="A kernel that scales in place and returns nothing is dropped by JAX.",
@@ -93,7 +93,7 @@ CASE = Case(name="vanishes", function=step, args=(Arg(shape=(8, 32)),))
 )
 
 UNUSED_SUM = make_example(
-    about="The call is made for the doubled rows; its sums are not used, and JAX drops it.",
+    about="The author wants the doubled rows; the sums are not used, and JAX drops the call.",
     code="""\
 def step(x):
     h = x + 1
@@ -106,7 +106,7 @@ CASE = Case(name="unused_sum", function=step, args=(Arg(shape=(8, 32)),))
 )
 
 UNUSED_RESULT = make_example(
-    about="The kernel overwrites nothing that it is given: where its result is not used, nothing is lost.",
+    about="The kernel overwrites none of its operands: dropping an unused result loses nothing.",
     code="""\
 @triton.jit
 def sum_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
@@ -126,7 +126,7 @@ CASE = Case(name="unused_result", function=step, args=(Arg(shape=(8, 32)),))
 )
 
 REPLACED_FUNCTION = make_example(
-    about="In the body of a map JAX traces the function and then puts its rule in its place: that calls the kernel, too.",
+    about="In the body of a map JAX traces the function and then replaces it by its rule, which calls the kernel, too.",
     declared=True,
     code="""\
 @jax.custom_vjp
@@ -162,19 +162,20 @@ RULE = Rule(
     summary="a kernel called for its effect is missing from the compiled program",
     what_it_does="""\
 Compares the kernel calls of the traced jaxpr with those of the module that JAX lowered, and these with the optimized
-module. A call is reported when it has no outputs at all, or when it overwrites an operand that none of its outputs stands
-for and something may read one of its operands later. What a `custom_vjp` or `custom_jvp` asks for whose rule takes its place
-was never to run. A call that JAX runs in the forward pass, and drops where `jax.checkpoint` computes the forward pass again,
-is reported if an output needs what it would have left there: in an operand, or in a Ref, which JAX makes and reads anew.
-Where JAX drops a call while it traces, as in a loop that it differentiates, no program holds it: none is fresh.""",
+module. Reports a call that has no outputs at all, and one that overwrites an operand that none of its outputs aliases,
+if something may read one of its operands later. Calls of a function whose `custom_vjp` or `custom_jvp` rule replaces it
+were never meant to run and are not reported. A call that JAX runs in the forward pass and drops when `jax.checkpoint`
+recomputes that pass is reported if an output needs its result, in an operand or in a Ref, which JAX creates and reads
+again. If JAX drops a call while it traces, as in a loop that it differentiates, no program contains the call, and no
+output is fresh.""",
     why="""\
-JAX and XLA remove what nobody uses. A kernel whose only purpose is to scale a gradient in place is, to them, a call that
-does nothing: the gradient stays unscaled, silently.""",
+JAX and XLA remove calls that nobody uses. To them, a kernel whose only purpose is to scale a gradient in place is a
+call that does nothing: the gradient stays unscaled, silently.""",
     what_to_do="""\
-Return what the kernel writes as an output, aliased to the operand, and use that output.""",
+Return what the kernel writes as an output that aliases the operand, and use that output.""",
     limits="""\
-Calls are told apart by their place in the program, a part of a line, and by who calls it. The calls that one place makes
-in a Python loop are told apart by their order.""",
+The rule identifies a call by its place in the program (a part of a line) and by its callers. It tells the calls of one
+place in a Python loop apart by their order.""",
     references=(
         "github.com/jax-ml/jax/issues/3829",
         "github.com/jax-ml/jax/issues/11620",
@@ -185,10 +186,10 @@ in a Python loop are told apart by their order.""",
             report="phlippe/liger_kernels (the backward pass)",
             case="dropped_backward[hidden]",
             reproduced=(
-                "the three kernels without outputs that should scale the gradients: none is in the program, which "
-                "is wrong by the cotangent"
+                "the three kernels without outputs that should scale the gradients: none is in the program, whose "
+                "gradients lack the factor of the cotangent"
             ),
-            missing="nothing that the code says; no number of it was published",
+            missing="nothing of the code; no numbers were published",
         ),
         Reproduction(
             report="jax-ml/jax#3829",
@@ -200,19 +201,19 @@ in a Python loop are told apart by their order.""",
             report="jax-ml/jax#11620",
             case="accumulated_sum[unused-hidden]",
             reproduced="a call whose outputs nobody uses, dropped by JAX",
-            missing="MPI, and a call that says it has side effects: jax-triton 0.3 cannot say it",
+            missing="MPI, and a call that declares side effects, which jax-triton 0.3 cannot do",
         ),
         Reproduction(
             report="NVIDIA/warp#1240",
             case="accumulated_sum[unused-hidden]",
             reproduced="a call whose outputs nobody uses, gone from the program",
-            missing="pmap, and `has_side_effect` as the remedy",
+            missing="pmap, and `has_side_effect` as the cure",
         ),
         Reproduction(
             report="pytorch/pytorch#170808",
             case="unknown_effect[hidden]",
             reproduced="a kernel that cannot be analysed is in the compiled program, and counts as unknown (LD014)",
-            missing="the kernel that Inductor removes, for want of an analysis: XLA does not look into kernels",
+            missing="the kernel that Inductor removes because it has no analysis: XLA does not look into kernels",
         ),
         Reproduction(
             report="ROCm/pytorch#3398",

@@ -1,4 +1,4 @@
-"""LD008 double-write: as many calls of a kernel as were meant do not overwrite as many values as were meant."""
+"""LD008 double-write: two kernel calls share one value, were merged into one, or one call was duplicated."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
@@ -12,18 +12,18 @@ from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_write
 from ligerdiag.rules.wording import describe_write, find_producer
 
-_HELP = "declare what the kernel writes (`ligerdiag.in_place.call_in_place`): XLA then copies what two of them need"
+_HELP = "declare what the kernel writes (`ligerdiag.in_place.call_in_place`): XLA then copies a value that both need"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each pair of calls that meet in one value, are merged into one, or were one."""
+    """Reports each pair of calls that overwrite one value, were merged into one call, or are copies of one call."""
     yield from _find_shared(context)
     yield from _find_merged(context)
     yield from _find_duplicated(context)
 
 
 def _find_shared(context: Context) -> Iterator[Finding]:
-    """Two values of the program that the schedule has as one, each overwritten by a call of its own."""
+    """Finds two values of the program that XLA merged, each overwritten by a call of its own."""
     known = [write for write in context.actual.writes if not context.writes[write.write].unknown]
     for a, b in _pair_alike(known, lambda write: _resolve_actual(context, write)):
         first, second = sorted((context.writes[a.write], context.writes[b.write]), key=lambda w: w.index)
@@ -36,7 +36,7 @@ def _find_shared(context: Context) -> Iterator[Finding]:
             context,
             RULE,
             second,
-            f"{_name_kernels(first, second)} two values of the program, and XLA has made one of them, `%{value.name}`",
+            f"{_name_kernels(first, second)} two values that XLA merged into one, `%{value.name}`",
             remedy=_HELP,
             instructions=tuple(dict.fromkeys((a.call.name, b.call.name, value.name))),
             evidence=(describe_write(context, first), describe_write(context, second)),
@@ -44,7 +44,7 @@ def _find_shared(context: Context) -> Iterator[Finding]:
 
 
 def _find_merged(context: Context) -> Iterator[Finding]:
-    """Two calls of the program on one value that the schedule has as one call."""
+    """Finds two calls of the program on one value that XLA merged into one call."""
     for late, early in context.matching.merged_into.items():
         gone, kept = context.writes[late], context.writes[early]
         if gone.unknown or not _is_one_value(gone, kept):
@@ -54,18 +54,21 @@ def _find_merged(context: Context) -> Iterator[Finding]:
             context,
             RULE,
             gone,
-            f"`{gone.kernel}` is called twice on one value and runs once: XLA takes both calls for the same",
+            f"`{gone.kernel}` is called twice on one value and runs once: XLA merged the two equal calls",
             remedy=_HELP,
             instructions=() if call is None else (call.name,),
             evidence=(
                 describe_write(context, kept),
-                ("call", f"%{gone.call.name} of the program as written has the same operands, and was merged with it"),
+                (
+                    "call",
+                    f"%{gone.call.name} of the program as written has the same operands and was merged into it",
+                ),
             ),
         )
 
 
 def _find_duplicated(context: Context) -> Iterator[Finding]:
-    """One call of the program that the schedule has twice, outside of loops (an unrolled loop repeats its calls)."""
+    """Finds one call of the program that the schedule has twice, outside loops (an unrolled loop repeats its calls)."""
     candidates = [
         one
         for one in context.actual.writes
@@ -81,12 +84,12 @@ def _find_duplicated(context: Context) -> Iterator[Finding]:
             context,
             RULE,
             write,
-            f"`{write.kernel}` is called once and runs twice: XLA takes a call without side effects for one to repeat",
+            f"`{write.kernel}` is called once and runs twice: XLA duplicated the call, because it knows of no side effects",
             remedy=_HELP,
             instructions=(a.call.name, b.call.name),
             evidence=(
                 describe_write(context, write),
-                ("call", f"%{b.call.name} stands for the same call of the program"),
+                ("call", f"%{b.call.name} is the same call of the program"),
             ),
         )
 
@@ -113,12 +116,12 @@ def _resolve_actual(context: Context, write: ActualWrite) -> Definition:
 
 
 def _is_one_value(a: HiddenWrite, b: HiddenWrite) -> bool:
-    """Whether the author handed the very same value to both calls."""
+    """Returns whether the author passed the same value to both calls."""
     return resolve_operand(a.module, a.frames, a.operand) == resolve_operand(b.module, b.frames, b.operand)
 
 
 def _are_exclusive(a: Frames, b: Frames) -> bool:
-    """Whether of two call paths only one can be run at a time: they part in the branches of one conditional."""
+    """Returns whether only one of the two call paths can run: they are in different branches of one conditional."""
     for one, other in zip(a, b, strict=False):
         if one.computation is not other.computation:
             return True
@@ -128,7 +131,7 @@ def _are_exclusive(a: Frames, b: Frames) -> bool:
 
 
 TWO_ROWS = make_example(
-    about="Each call makes rows of its own of the values; XLA makes them one, and the second kernel gets doubled rows.",
+    about="Each call reshapes the values; XLA merges the two results, and the second kernel gets doubled rows.",
     code="""\
 @triton.jit
 def negate_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
@@ -156,7 +159,7 @@ CASE = Case(name="two_rows", function=step, args=(Arg(shape=(2, 4, 16)), Arg(sha
 )
 
 TWICE_ON_ONE_VALUE = make_example(
-    about="The rows are to be doubled twice; XLA takes the second call for the first.",
+    about="The author doubles the rows twice; XLA merges the second call with the first.",
     code="""\
 def step(x, w):
     h = x @ w
@@ -186,7 +189,7 @@ CASE = Case(name="two_declared_rows", function=step, args=(Arg(shape=(2, 4, 16))
 )
 
 MEANT_TWICE = make_example(
-    about="Two kernels on one value, the second after the first by its operands, as the author wrote it.",
+    about="Two kernels overwrite one value, and the operands of the second make it run after the first, as intended.",
     code="""\
 @triton.jit
 def shift_kernel(x_ptr, by_ptr, sum_ptr, COLUMNS: tl.constexpr):
@@ -216,21 +219,21 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="two kernels overwrite one buffer, or one kernel call was merged with another or duplicated",
     what_it_does="""\
-Compares, for every pair of hidden writes, which value each overwrites in the program as written and in the schedule. It
-reports two calls that the program hands a value each, and the schedule one value for both; two equal calls on one value
-that common subexpression elimination has merged into one; and one call that the schedule holds twice.""",
+Compares, for every pair of hidden writes, which value each overwrites in the program as written and in the schedule.
+Reports two calls that get a value each in the program and the same value in the schedule; two equal calls on one value
+that common subexpression elimination merged into one; and one call that the schedule contains twice.""",
     why="""\
-XLA takes a kernel call for a function of its operands. Equal reshapes or casts of one value are one value to it, and
-equal calls on equal operands are one call. Two losses on one set of logits then meet in one buffer: the second kernel
-starts from the first one's gradient.""",
+To XLA, a kernel call is a function of its operands. Equal reshapes or casts of one value are one value to it, and equal
+calls on equal operands are one call. Two losses on one set of logits then meet in one buffer, and the second kernel
+starts from the gradient of the first.""",
     what_to_do="""\
-Declare the write. XLA then knows that each call makes a new value, and copies what another still needs.""",
+Declare the write. XLA then knows that each call makes a new value, and copies what another call still needs.""",
     limits="""\
-Two different kernels on one value, one after the other, are taken for meant; what their order does to readers is said by
-LD001, LD003 and LD004. Two equal calls on two equal values, merged into one, leave what both would have left, and are not
-reported. A duplicated call is theoretical so far: nobody has reported one, and inside of loops, where unrolling repeats
-calls for good reason, it is not looked for. A value that one kernel overwrites outside and another inside of a loop is
-not recognised as one.""",
+The rule assumes that two different kernels that overwrite one value one after the other are intended; LD001, LD003 and
+LD004 report what their order does to readers. Two equal calls on two equal values, merged into one, leave what both
+would have left, and are not reported. A duplicated call is theoretical so far: nobody has reported one. The rule does
+not look for it inside loops, where unrolling legitimately repeats calls. It does not recognise a value that one kernel
+overwrites outside a loop and another inside.""",
     references=(
         "github.com/pytorch/pytorch/issues/196657",
         "github.com/EnzymeAD/Enzyme-JAX/issues/2968",
@@ -240,16 +243,16 @@ not recognised as one.""",
             report="EnzymeAD/Enzyme-JAX#2968",
             case="same_buffer_twice[hidden]",
             reproduced=(
-                "one buffer for what a kernel reads and what it overwrites. XLA hands over the same bytes twice, "
-                "and the update arrives by luck of the schedule (LD003)"
+                "one buffer for what a kernel reads and what it overwrites. XLA passes the same bytes twice, "
+                "and the update arrives only by luck of the schedule (LD003)"
             ),
-            missing="the update that is lost: the runtime of Reactant kept the wrong view of the two",
+            missing="the lost update: the runtime of Reactant kept the wrong one of the two views",
         ),
         Reproduction(
             report="pytorch/pytorch#196657",
             case="",
-            reproduced="nothing: the thread could not be read, so nothing is said of it",
-            missing="all of it. What the rule finds is shown by `two_losses[same-hidden]` and `two_losses[rows-hidden]`",
+            reproduced="nothing: the thread could not be read",
+            missing="all of it. The rule's own cases are `two_losses[same-hidden]` and `two_losses[rows-hidden]`",
         ),
     ),
     bad=(TWO_ROWS, TWICE_ON_ONE_VALUE),

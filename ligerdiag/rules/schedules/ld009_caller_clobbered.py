@@ -1,4 +1,4 @@
-"""LD009 caller-clobbered: the kernel overwrites bytes that are not the program's: an argument's, or a constant's."""
+"""LD009 caller-clobbered: the kernel overwrites an argument that is not donated, or a constant."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds what replay saw to the static findings, and reports the rest of it."""
+    """Adds the numbers of a replay to the static findings, and reports changes that no static finding covers."""
     numbers = measured.numbers
     changed = dict(numbers.changed_inputs) if numbers is not None else {}
     later = dict(numbers.second_run) if numbers is not None else {}
@@ -56,7 +56,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{begin_sentence(tuple(later), 'changes', 'change')} with a second execution",
+            message=f"{begin_sentence(tuple(later), 'changes', 'change')} in a second execution",
             outputs=tuple(later),
             evidence=(("replay", _describe_second_run(later)),),
             help=_CONSTANT_HELP,
@@ -64,14 +64,14 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def find_donated(module: HloModule) -> frozenset[tuple[int, ShapeIndex]]:
-    """(Entry parameter number, ShapeIndex) of every buffer that the caller gives away."""
+    """Returns (entry parameter number, ShapeIndex) of every donated buffer."""
     return frozenset(
         (entry.parameter_number, tuple(entry.parameter_shape_index)) for entry in module.input_output_alias.entries
     )
 
 
 def spell_argument(path: str) -> str:
-    """`state.0.w` for `state[0]['w']`, as JAX names a parameter in the module: the name that replay has for it."""
+    """Returns `state.0.w`, replay's name, for `state[0]['w']`, JAX's name of the parameter in the module."""
     return _KEY.sub(r".\2", path)
 
 
@@ -79,7 +79,7 @@ def _report_argument(context: Context, write: ActualWrite, number: int, index: S
     hidden = context.writes[write.write]
     parameter = context.optimized.entry.parameters[number]
     name = spell_argument(parameter.op_name) or f"{number}{''.join(f'.{step}' for step in index)}"
-    where = f"its bytes are those of the entry parameter %{parameter.name}, and no output aliases that"
+    where = f"it is in the bytes of entry parameter %{parameter.name}, which no output aliases"
     return report_write(
         context,
         RULE,
@@ -93,7 +93,7 @@ def _report_argument(context: Context, write: ActualWrite, number: int, index: S
 
 def _report_constant(context: Context, write: ActualWrite) -> Finding:
     hidden = context.writes[write.write]
-    where = "its bytes hold a constant, and stay as they are from one execution to the next"
+    where = "its bytes hold a constant, which is loaded once for all executions"
     return report_write(
         context,
         RULE,
@@ -126,7 +126,7 @@ CASE = Case(name="argument", function=step, args=(Arg(shape=(8, 32)),))
 )
 
 CONSTANT_LOGITS = make_example(
-    about="The program's own constant is doubled once more by every execution.",
+    about="Every execution doubles the program's own constant once more.",
     code="""\
 def step(x):
     table = jnp.asarray(np.arange(256, dtype=np.float32).reshape(8, 32))
@@ -168,25 +168,27 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="the overwritten bytes belong to an argument that is not donated, or to a constant",
     what_it_does="""\
-Looks up, in XLA's buffer assignment, whose bytes each hidden write hits. It reports those of an entry parameter that no
-output aliases (module-level `input_output_alias`, which is what donation becomes), and those of a constant. Where the
-program was replayed, it adds how much of the argument changed, and how far a second execution is from the first.""",
+Looks up in XLA's buffer assignment whose bytes each hidden write hits. Reports writes to an entry parameter that no
+output aliases (module-level `input_output_alias`, which is how donation appears), and writes to a constant. If the
+program was replayed, the finding adds how much of the argument changed, and how far a second execution is from the
+first.""",
     why="""\
-XLA hands the kernel the caller's own array, for it believes that the kernel only reads it. Every output may be right; but
-the array that the caller still holds now is a gradient, and so is what the next call of the function starts from. A
-constant has one place for as long as the program is loaded: the first execution is right, and every later one is not.""",
+XLA passes the kernel the caller's own array, because it believes that the kernel only reads it. Every output
+may be right, but the array that the caller still holds is now a gradient, and the next call of the function
+starts from it. A constant has one place for as long as the program is loaded: the first execution is right, and
+every later one is not.""",
     what_to_do="""\
-Declare the write: XLA then copies an argument or constant before the kernel gets it. A caller who no longer needs the
+Declare the write: XLA then copies the argument or constant before the kernel gets it. A caller who no longer needs the
 array can donate it (`donate_argnums`).""",
     limits="""\
-An array that is donated but has the shape of no output is not taken over by XLA, stays the caller's, and counts as not
-donated. Whether the caller looks at the array again is not known.""",
+If an array is donated but no output has its shape, XLA does not take it over: it stays the caller's and counts as not
+donated. Whether the caller looks at the array again is unknown.""",
     references=("github.com/pytorch/xla/issues/8422",),
     reproduced=(
         Reproduction(
             report="pytorch/xla#8422",
             case="undonated_parameter[kept-hidden]",
-            reproduced="bytes that somebody else still needs are overwritten by a program that was not given them",
+            reproduced="a program overwrites bytes that somebody else still needs and that were not donated to it",
             missing="`xm.save`, which donates a lazy tensor by mistake: in JAX only the caller donates",
         ),
     ),

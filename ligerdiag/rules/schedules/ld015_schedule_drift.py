@@ -1,4 +1,4 @@
-"""LD015 schedule-drift: around a kernel that overwrites its operand, the schedule is not the one that was recorded."""
+"""LD015 schedule-drift: around an in-place kernel, the schedule differs from the recorded baseline."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from ligerdiag.model.findings import Finding, Severity, SourceLine
 from ligerdiag.model.schedule_view import Neighbourhood
 from ligerdiag.rules.rule import KERNEL, DecidedBy, Example, Measured, Rule, RuleKind, check_nothing
 
-_HELP = "if it is right all the same, record the new schedule: `ligerdiag check --record FILE`"
+_HELP = "if the new schedule is right, record it: `ligerdiag check --record FILE`"
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def _report(
 
 
 def _find_source(changes: tuple[Drift, ...], write: Neighbourhood | None) -> SourceLine | None:
-    """The line of the first reader that is still there, else that of the call."""
+    """Returns the line of the first reader that still exists, else of the call."""
     there = (change.source for change in changes if change.source is not None and change.kind is not ChangeKind.LOST)
     return next(there, write.source if write is not None else None)
 
@@ -66,13 +66,13 @@ CASE = Case(name="{name}", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape
 _BARRIER = "        h, sums = jax.lax.optimization_barrier((h, sums))\n"
 
 REMOVED_BARRIER = Example(
-    about="Somebody took the barrier for superfluous, and the product now reads before the kernel.",
+    about="Somebody removed a barrier that looked redundant, and the product now reads before the kernel.",
     recorded=KERNEL + _STEP.format(name="released", barrier=_BARRIER, more=""),
     code=KERNEL + _STEP.format(name="released", barrier="", more=""),
 )
 
 OTHER_VALUE = Example(
-    about="The program has one output more, which has nothing to do with the kernel; around that all is as it was.",
+    about="The program has one more output, unrelated to the kernel; the schedule around the kernel is unchanged.",
     recorded=KERNEL + _STEP.format(name="unconcerned", barrier=_BARRIER, more=""),
     code=KERNEL + _STEP.format(name="unconcerned", barrier=_BARRIER, more=', "norm": (w * w).sum()'),
 )
@@ -83,23 +83,23 @@ RULE = Rule(
     name="schedule-drift",
     severity=Severity.WARNING,
     kind=RuleKind.DRIFT,
-    summary="around an in-place kernel, the schedule is not the one of the recorded baseline",
+    summary="around an in-place kernel, the schedule differs from the recorded baseline",
     what_it_does="""\
-With `--baseline FILE` each schedule is compared with the one that `--record FILE` wrote down: the verdict of every output,
-and, for every operand that a kernel overwrites behind XLA's back, who reads it before and who after the kernel, who reads
-what it was copied from or computes it anew, whether the kernel gets a copy, and which of these values share its bytes.
-Names, ids, line numbers and whatever does not touch the overwritten value are not compared.""",
+With `--baseline FILE`, compares each schedule with the one that `--record FILE` wrote: the verdict of every output and,
+for every operand that a kernel overwrites behind XLA's back, its readers before and after the kernel, the readers of
+the value that it was copied from or that recompute it, whether the kernel gets a copy, and which of these values share
+its bytes. Names, ids, line numbers and anything that does not touch the overwritten value are not compared.""",
     why="""\
-An upgrade of jaxlib, another flag or a new line of code moves a reader from one side of the kernel to the other. Where the
-verdicts are right on both sides nothing else tells: it was luck, it still is, and it is another luck. Where they change, it
-says what changed with them.""",
+An upgrade of jaxlib, another flag or a new line of code moves a reader from one side of the kernel to the other. If the
+verdicts are right both times, nothing else reports it: the order was lucky before and is lucky now, in another way. If
+the verdicts change, the finding shows what changed with them.""",
     what_to_do="""\
-See whether the verdicts are still what you want; other rules say what is wrong with them. `ligerdiag diff` shows both
-schedules side by side. When the new one is right, record it. A declared output has no such order to lose.""",
+Check that the verdicts are still what you want; other rules report what is wrong with them. `ligerdiag diff` shows both
+schedules side by side. If the new schedule is right, record it. A declared output has no such order to lose.""",
     limits="""\
-A drift is a difference, not an error: it fails a run by itself, also where the case expects the verdicts that it has. Cases
-that the baseline lacks, and entries of the baseline that were not compared, are notes. Two readers that are alike in
-everything but their names may be taken for each other.""",
+A drift is a difference, not an error: it fails a run by itself, even if the case expects the verdicts that it has.
+Cases that the baseline lacks, and entries of the baseline that were not compared, are notes. Two readers that differ
+only in their names may be confused.""",
     references=("docs/drift.md",),
     bad=(REMOVED_BARRIER,),
     good=(OTHER_VALUE,),

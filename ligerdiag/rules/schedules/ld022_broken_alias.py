@@ -1,4 +1,4 @@
-"""LD022 broken-alias: XLA has fused the call with the slices around it, and the declared output is not its operand."""
+"""LD022 broken-alias: XLA fused the call with the slices around it and separated the output from its operand."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ligerdiag.rules.wording import UNFUSED, begin_sentence, describe_write
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each declared write whose output lies in other bytes, with the outputs that miss it."""
+    """Reports each declared write whose output is in other bytes, with the outputs that miss it."""
     for write in context.writes:
         if write.output is None:
             continue
@@ -25,7 +25,7 @@ def check(context: Context) -> Iterator[Finding]:
             context,
             RULE,
             write,
-            f"{who} what `{write.kernel}` writes: the output that stands for operand {write.operand} lies in other bytes",
+            f"{who} what `{write.kernel}` writes: the output that aliases operand {write.operand} is in other bytes",
             remedy=UNFUSED,
             outputs=names,
             instructions=() if call is None else (call.name,),
@@ -48,7 +48,7 @@ def _describe_alias(context: Context, write: HiddenWrite) -> str:
     fusions = context.optimized.callers.get(home.id, ()) if home is not None else ()
     where = f"%{fusions[0].name}" if fusions else "the schedule"
     return (
-        f"{declared} is declared to be operand {write.operand}; in {where} XLA has put it elsewhere, and copies nothing"
+        f"{declared} is declared to alias operand {write.operand}; in {where} XLA put it elsewhere, and copies nothing"
     )
 
 
@@ -75,7 +75,7 @@ def double(x):
 """
 
 STACKED = Example(
-    about="A scan stacks what the kernel leaves in a Ref. XLA stacks it without a copy, and the kernel writes elsewhere.",
+    about="A scan stacks the contents of a Ref. XLA stacks them without a copy, and the kernel writes elsewhere.",
     code=f"""{_BEFORE}def step(chunks):
     def body(total, x):
         plus, doubled = double(jnp.sin(x))
@@ -90,7 +90,7 @@ CASE = Case(name="stacked", function=step, args=(Arg(shape=(4, 128)),))
 )
 
 HALVES = Example(
-    about="The kernel gets the halves of one array; XLA hands it their addresses in place of copies.",
+    about="The kernel gets the halves of one array; XLA passes it their addresses instead of copies.",
     code=f"""{_BEFORE}def step(x):
     h = jnp.sin(x)
     first, doubled = double(h[:128])
@@ -103,7 +103,7 @@ CASE = Case(name="halves", function=step, args=(Arg(shape=(256,)),))
 )
 
 HELD_APART = Example(
-    about="A barrier stands between the kernel and the stack: XLA copies into the stack what the kernel has left.",
+    about="A barrier separates the kernel from the stack: XLA copies the kernel's result into the stack.",
     code=f"""{_BEFORE}def step(chunks):
     def body(total, x):
         plus, doubled = double(jnp.sin(x))
@@ -122,26 +122,26 @@ RULE = Rule(
     name="broken-alias",
     severity=Severity.ERROR,
     party=Party.XLA,
-    summary="the write is declared, and XLA has put the declared output into other bytes",
+    summary="the write is declared, but XLA put the declared output into other bytes",
     what_it_does="""\
-Looks at custom calls that XLA has fused with the slices around them (dynamic-slice fusions), and compares the bytes of each
-operand with those of the output that is declared to alias it. Where they differ, the write is followed as what it is: the
-operand is overwritten, and the output is not written.""",
+Looks at custom calls that XLA fused with the slices around them (dynamic-slice fusions), and compares the bytes of each
+operand with those of the output that is declared to alias it. If they differ, the analysis follows the real write: the
+kernel overwrites the operand, and does not write the output.""",
     why="""\
-A dynamic-slice fusion copies nothing: it hands the call addresses in the large arrays. XLA does not hand the call's
-`output_to_operand_aliasing` on to the fusion, and gives the output a buffer of its own. A kernel with one pointer for both,
-as all with a Ref have, overwrites the operand, and the output holds what stood in its bytes before. On an H200 a scan that
-stacks what a kernel leaves in a Ref returns zeros; nothing fails. This hits Refs of Pallas on Mosaic GPU and of jax-triton
-0.4 and later, whose calls XLA fuses; calls of jax-triton before 0.4 are never fused.""",
+A dynamic-slice fusion copies nothing: it passes the call addresses in the large arrays. XLA does not carry the call's
+`output_to_operand_aliasing` over to the fusion, and gives the output a buffer of its own. A kernel with one pointer for
+both, which every kernel with a Ref has, overwrites the operand, and the output keeps the old contents of its bytes. On
+an H200 a scan that stacks the contents of a Ref returns zeros; nothing fails. This affects Refs of Pallas on Mosaic GPU
+and of jax-triton 0.4 and later, whose calls XLA fuses; calls of jax-triton before 0.4 are never fused.""",
     what_to_do="""\
-Put `jax.lax.optimization_barrier` between the call and the slice that it is given, and between the call and the stack that
-its output goes into: of all its operands and outputs, for a slice of any of them is enough for the fusion.
-`ligerdiag.in_place.call_in_place` does so for a kernel of jax-triton. Or switch the fusion off:
-`XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`. Both were right on an H200.""",
+Put `jax.lax.optimization_barrier` between the call and the slice that it takes, and between the call and the stack that
+its output goes into. Cover all operands and outputs: a slice of any of them is enough for the fusion.
+`ligerdiag.in_place.call_in_place` does so for jax-triton kernels. Or disable the fusion:
+`XLA_FLAGS=--xla_gpu_enable_dynamic_slice_fusion=false`. Both gave the right result on an H200.""",
     limits="""\
-Without XLA's buffer assignment nobody knows whether the two lie in the same bytes: what hangs on it is unknown then. A
-kernel that stores through a pointer of the output's own is right as long as it writes all of it and reads none. Calls of
-cuBLAS and cuDNN, which XLA makes itself, are left out.""",
+Without XLA's buffer assignment it is unknown whether the two share bytes, so outputs that depend on it are unknown. A
+kernel that stores through the output's own pointer is right if it writes all of the output and reads none of it. cuBLAS
+and cuDNN calls, which XLA makes itself, are not covered.""",
     references=("github.com/openxla/xla, xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc",),
     reproduced=(
         Reproduction(

@@ -1,4 +1,4 @@
-"""LD023 moved-by-jax: JAX has moved the read of a Ref to the other side of a write, before XLA saw the program."""
+"""LD023 moved-by-jax: JAX moved the read of a Ref across a write before XLA saw the program."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from ligerdiag.rules.wording import begin_sentence, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each kernel call, and each store, whose work on a Ref is lost to an output."""
+    """Reports each kernel call, and each store, whose write to a Ref an output misses."""
     for lost in context.lost_refs:
         if lost.verdict is not Verdict.UNKNOWN and not lost.is_dropped(context.moved_refs):
             yield _report(context, lost)
@@ -34,8 +34,8 @@ def _report(context: Context, lost: LostRef) -> Finding:
         kernel=lost.kernel,
         evidence=_list_evidence(move, writer, site, read),
         help=(
-            "make the Ref of a value of the iteration, as `jax.new_ref(0 * x)` of `x`, or return what is written as an"
-            " output; `ligerdiag explain LD023` has the text of a report to JAX"
+            "initialize the Ref with a value of the iteration, such as `jax.new_ref(0 * x)`, or return the written value as"
+            " an output; `ligerdiag explain LD023` has the text of a report to JAX"
         ),
     )
 
@@ -43,28 +43,32 @@ def _report(context: Context, lost: LostRef) -> Finding:
 def _describe(lost: LostRef, move: MovedRef | None, writer: str) -> str:
     if lost.verdict is Verdict.CLOBBERED:
         who = begin_sentence(lost.outputs, "sees", "see")
-        what = f"what {writer} leaves in a Ref in other iterations"
-        return f"{who} {what}: JAX makes the Ref once, before the loop" if move is not None else f"{who} {what}"
+        what = f"what {writer} writes to a Ref in other iterations"
+        return f"{who} {what}: JAX creates the Ref once, before the loop" if move is not None else f"{who} {what}"
     who = begin_sentence(lost.outputs, "misses", "miss")
     if move is not None and move.kind is RefMove.SHARED:
-        return f"{who} what {writer} leaves in a Ref: JAX makes the Ref once, before the loop"
+        return f"{who} what {writer} writes to a Ref: JAX creates the Ref once, before the loop"
     if move is not None:
-        return f"{who} what {writer} leaves in a Ref: JAX has moved the read out of the loop, before the write"
-    return f"{who} what {writer} leaves in a Ref: JAX has parted the two while it took a function apart"
+        return f"{who} what {writer} writes to a Ref: JAX moved the read out of the loop, before the write"
+    return f"{who} what {writer} writes to a Ref: JAX separated the write from the read when it split a function"
 
 
 def _list_evidence(
     move: MovedRef | None, writer: str, site: SourceLine | None, read: SourceLine | None
 ) -> tuple[tuple[str, str], ...]:
     written = (
-        f"{writer} writes it in each iteration{render_at(site)}" if move else f"{writer} writes it{render_at(site)}"
+        f"{writer} writes the Ref in each iteration{render_at(site)}"
+        if move
+        else f"{writer} writes the Ref{render_at(site)}"
     )
     if move is None:
-        return (("write", written), ("read", f"the first reader that gets another value{render_at(read)}"))
-    made = f"the Ref is made once{render_at(move.made)}, before the loop, for what it is made of needs no iteration"
+        return (("write", written), ("read", f"this is the first reader that gets another value{render_at(read)}"))
+    made = (
+        f"JAX creates the Ref once{render_at(move.made)}, before the loop, because its initial value is loop-invariant"
+    )
     if move.kind is RefMove.SHARED:
-        return (("ref", made), ("write", written), ("read", f"it is read after it{render_at(read)}"))
-    return (("ref", made), ("read", f"it is read there, too{render_at(read)}"), ("write", written))
+        return (("ref", made), ("write", written), ("read", f"it is read after the write{render_at(read)}"))
+    return (("ref", made), ("read", f"it is also read before the loop{render_at(read)}"), ("write", written))
 
 
 _BEFORE = """\
@@ -95,7 +99,7 @@ def _make(about: str, name: str, code: str) -> Example:
 
 
 OF_ZEROS = _make(
-    "JAX makes the Ref once, before the loop, and reads it there: the loss is 0, and so is its gradient.",
+    "JAX creates the Ref once, before the loop, and reads it there: the loss is 0, and so is its gradient.",
     "of_zeros",
     """\
 def sine(x):
@@ -106,7 +110,7 @@ def sine(x):
 )
 
 OF_ITERATION = _make(
-    "The Ref is made of a value of the iteration: it stays in the loop.",
+    "The Ref is initialized with a value of the iteration, so it stays in the loop.",
     "of_iteration",
     """\
 def sine(x):
@@ -131,21 +135,21 @@ RULE = Rule(
     severity=Severity.ERROR,
     kind=RuleKind.CHANGED_BY_JAX,
     party=Party.JAX,
-    summary="a read of a Ref that JAX has moved before the write, or a Ref that it shares between iterations",
+    summary="a read of a Ref that JAX moved before the write, or a Ref that it shares between iterations",
     what_it_does="""\
-Compares the program as written, in which a Ref is a value and whatever writes it gives another one, with the program that
-JAX gives to XLA. A kernel call or a store is reported if an output needs what it leaves in a Ref, and does not get it, or
-gets what another iteration has left there.""",
+Compares the program as written, in which a Ref is a value and each write makes a new version, with the program that JAX
+passes to XLA. Reports a kernel call or a store if an output needs what it writes to a Ref and does not get it, or gets
+what another iteration wrote there.""",
     why="""\
-When JAX differentiates a scan, or a `lax.map` or `fori_loop` that becomes one, it takes out of the loop what needs no
-iteration. A Ref of a constant is made before the loop then, and so is a read of it, for both need nothing else; the kernel
-call or the store that comes between needs the iteration, and stays. The read gives what the Ref was made of: zeros, mostly.
-Nothing fails, and XLA is not to blame: it never sees the program as it was written. The schedule is right about what it
-got, and a test of the forward pass alone is right, too.""",
+When JAX differentiates a scan, or a `lax.map` or `fori_loop` that becomes one, it hoists loop-invariant operations. It
+creates a Ref of a constant before the loop, and reads it there, because both are invariant; the kernel call or the
+store in between depends on the iteration, and stays in the loop. The read returns the initial value of the Ref, mostly
+zeros. Nothing fails, and XLA is not to blame: it never sees the program as written. The schedule is right for what XLA
+got, and a test of the forward pass alone passes, too.""",
     what_to_do="""\
-Make the Ref of a value of the iteration: `jax.new_ref(0 * x)` where `x` is one, in the place of
-`jax.new_ref(jnp.zeros(...))`. Or return what is written as an output of the kernel (`out_type`), without a Ref. With
-`jax.freeze` in the place of a read, and where the function is jitted inside of the loop, JAX 0.11.2 fails instead: the cure
+Initialize the Ref with a value of the iteration: `jax.new_ref(0 * x)` for such an `x`, instead of
+`jax.new_ref(jnp.zeros(...))`. Or return the written value as an output of the kernel (`out_type`), without a Ref. With
+`jax.freeze` instead of a read, and with a function that is jitted inside the loop, JAX 0.11.2 fails instead: the cure
 is the same.
 
 The text of a report to JAX (github.com/jax-ml/jax/issues):
@@ -158,16 +162,16 @@ The text of a report to JAX (github.com/jax-ml/jax/issues):
 > "JaxprInputEffect Write<...> does not have a corresponding jaxpr input". A Ref that the body makes should count as unknown
 > there, as the Refs that it closes over do.""",
     limits="""\
-What the trace does not show is not seen: a Ref in a function that JAX has taken apart before it was traced as one, and a
-dump from elsewhere, which has no program as written. Of a store that no kernel makes, what else depends on the stored value
-hides that the read misses it.""",
+The rule sees only what the trace shows. It misses a Ref in a function that JAX split before tracing it as one, and a
+dump from elsewhere, which has no program as written. If a store is not made by a kernel, other uses of the stored value
+hide that the read misses it.""",
     references=("docs.jax.dev/en/latest/array_refs.html",),
     reproduced=(
         Reproduction(
             report="rwth-i6/returnn (rel_pos_att_triton.py in a scan over layers)",
             case="moved_ref[zeros]",
             reproduced="a Ref of zeros that is written in a differentiated scan: the forward pass never sees it",
-            missing="the model around it, and a kernel that writes the Ref itself: here its result is stored there",
+            missing="the model around it, and a kernel that writes the Ref itself: here a store does that",
         ),
     ),
     bad=(OF_ZEROS,),

@@ -1,9 +1,9 @@
-"""LD024 shared-bytes: XLA has two values in the same bytes while both are alive, and no kernel is to blame."""
+"""LD024 shared-bytes: XLA put two values into the same bytes while both are alive."""
 
 from collections.abc import Iterator, Sequence
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.explain.shared_bytes_text import describe_pair, describe_place, name_position, name_reader
+from ligerdiag.analysis.explain.sharing_sentences import describe_pair, describe_place, name_position, name_reader
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.hlo.shared_bytes import SharedBytes
 from ligerdiag.model.findings import Finding, ReadPlace, Severity, SourceLine, Verdict
@@ -12,7 +12,7 @@ from ligerdiag.rules.wording import UNFUSED, begin_sentence, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each pair of values once, whichever of the two is missed."""
+    """Reports each pair of values once, whichever of the two is lost."""
     pairs: dict[frozenset[object], list[SharedBytes]] = {}
     for one in context.shared:
         key = frozenset(((one.lost[0].id, one.lost[1]), (one.other[0].id, one.other[1])))
@@ -35,8 +35,8 @@ def _report(context: Context, both: Sequence[SharedBytes]) -> Finding:
         source=place,
         instructions=tuple(dict.fromkeys(one.name for one in involved)),
         evidence=(
-            ("value", f"{name_position(first.lost)} stands in {describe_place(first.lost_place)}"),
-            ("value", f"{name_position(first.other)} stands in {describe_place(first.other_place)}"),
+            ("value", f"{name_position(first.lost)} is in {describe_place(first.lost_place)}"),
+            ("value", f"{name_position(first.other)} is in {describe_place(first.other_place)}"),
             *[("read", _describe_read(context, one)) for one in both],
         ),
         help=_find_help(context, first),
@@ -46,7 +46,7 @@ def _report(context: Context, both: Sequence[SharedBytes]) -> Finding:
 
 def _begin(pair: SharedBytes, outputs: tuple[str, ...]) -> str:
     if outputs:
-        given = "one of two values" if pair.lost[0] is pair.other[0] else "another value"
+        given = "either of two values" if pair.lost[0] is pair.other[0] else "a different value"
         return begin_sentence(outputs, f"gets {given}: ", f"get {given}: ")
     return "an argument that the caller keeps is overwritten: " if pair.is_kept else "no output depends on it: "
 
@@ -84,12 +84,12 @@ def _find_help(context: Context, pair: SharedBytes) -> str:
     if pair.reader is not None and any(
         one.is_shared and one.instruction == pair.reader.id for one in context.optimized.invalid_aliases
     ):
-        return "let each output be the alias of one operand: XLA takes all that are named in one entry for one buffer"
+        return "let each output alias one operand: XLA puts all operands that alias one output into one buffer"
     return _BISECT
 
 
 def _holds_a_call(context: Context, instruction: HloInstruction) -> bool:
-    """Whether it is a custom call that XLA has fused with the slices around it."""
+    """Returns whether the instruction is a custom call that XLA fused with the slices around it."""
     if instruction.opcode != "fusion":
         return False
     fused = context.optimized.computations[instruction.called_computations[0]].instructions
@@ -97,7 +97,7 @@ def _holds_a_call(context: Context, instruction: HloInstruction) -> bool:
 
 
 _BISECT = (
-    "this is a bug of XLA's: look for a flag without it by `ligerdiag bisect FILE --over flags`, such as"
+    "this is a bug in XLA: find a flag that avoids it with `ligerdiag bisect FILE --over flags`, such as"
     " `XLA_FLAGS=--xla_disable_hlo_passes=priority-fusion`, and report it to openxla/xla"
 )
 
@@ -126,13 +126,13 @@ ARGS = (Arg(shape=(DEVICES * ROWS,), partition=("x",)), Arg(shape=(DEVICES * PIE
 """
 
 FOUR_DEVICES = Example(
-    about="Padded pieces of sharded arrays on four GPUs: one fusion updates one array in place twice, in one place.",
+    about="Padded pieces of sharded arrays on four GPUs: one fusion updates one array in place twice, in the same bytes.",
     code=f"""{PIECES}CASE = Case(name="on_four", function=step, args=ARGS, mesh={{"x": 4}})
 """,
 )
 
 TWO_DEVICES = Example(
-    about="The same program on two GPUs: XLA makes another fusion, whose results have places of their own.",
+    about="The same program on two GPUs: XLA builds another fusion, whose results have separate bytes.",
     code=f"""{PIECES}CASE = Case(name="on_two", function=step, args=ARGS, mesh={{"x": 2}})
 """,
 )
@@ -159,7 +159,7 @@ def add(a, b, aliases):
 """
 
 TWO_OPERANDS = Example(
-    about="Two operands are declared to be one output: XLA puts all three into the same bytes, one value over the other.",
+    about="Two operands are declared to alias one output: XLA puts all three into the same bytes.",
     code=f"""{_ADD}def step(a, b):
     return {{"sum": add(jnp.tanh(a), jnp.sin(b), {{0: 0, 1: 0}})}}
 
@@ -169,7 +169,7 @@ CASE = Case(name="two_operands", function=step, args=(Arg(shape=(256,)), Arg(sha
 )
 
 ONE_OPERAND = Example(
-    about="One operand is declared to be the output, and the other has bytes of its own.",
+    about="One operand is declared to alias the output, and the other has its own bytes.",
     code=f"""{_ADD}def step(a, b):
     return {{"sum": add(jnp.tanh(a), jnp.sin(b), {{0: 0}})}}
 
@@ -184,30 +184,29 @@ RULE = Rule(
     severity=Severity.ERROR,
     kind=RuleKind.SHARED_BYTES,
     party=Party.XLA,
-    summary="two values lie in the same bytes while both are alive: XLA's own mistake",
+    summary="two values share bytes while both are alive: XLA's own mistake",
     what_it_does="""\
-Walks over the schedule, loops and branches included, with the bytes of XLA's buffer assignment, and notes which value was
-written where last. It reports every read that finds another value than the one that its operand means, results of one
-instruction that lie in the same bytes, a result in the bytes of an operand that is still needed for other elements of the
-result (a transpose, a product), and arguments that are overwritten though the caller keeps them. Values that pass each other
-on, such as the state of a loop, what is updated in place, and the two ends of a declared alias, may share bytes as long as
-nobody reads the old one afterwards. It covers every module with a schedule and a buffer assignment, also those without a
-kernel.""",
+Walks over the schedule, loops and branches included, with the bytes of XLA's buffer assignment, and tracks which value
+was written where last. Reports every read that finds another value than its operand, results of one instruction in the
+same bytes, a result in the bytes of an operand that is still needed for other elements of the result (a transpose, a
+product), and arguments that are overwritten although the caller keeps them. Values that pass each other on (loop state,
+in-place updates, the two ends of a declared alias) may share bytes as long as nobody reads the old one afterwards. The
+rule covers every module with a schedule and a buffer assignment, with or without a kernel.""",
     why="""\
-Nothing fails: the program computes from bytes that hold something else. Copies that XLA leaves out, two results of one
-fusion that update one operand in place, and aliases that contradict each other have done that. On four H200s the sum in the
-first example is off by a third.""",
+Nothing fails: the program computes with bytes that hold something else. The causes seen so far are copies that XLA
+omits, two results of one fusion that update one operand in place, and aliases that contradict each other. On four H200s
+the sum in the first example is off by a third.""",
     what_to_do="""\
-Where an alias is declared twice, declare it once: each operand for one output, and each output of one operand. Where a
-kernel was fused with slices, put `jax.lax.optimization_barrier` around what it is given and what it returns, as for LD022.
-Else it is a bug of XLA's: `ligerdiag bisect FILE --over flags` compiles the program with one flag at a time set otherwise,
-and says with which every output is right, that is, with which this finding is gone. `--over passes` names no pass here: it
-follows kernels. `xla_disable_hlo_passes=priority-fusion` cures the first example. Report the program to openxla/xla.""",
+If an alias is declared twice, declare it once: each operand for one output, and each output of one operand. If a kernel
+was fused with slices, put `jax.lax.optimization_barrier` around its operands and results, as for LD022. Otherwise it is
+a bug in XLA. `ligerdiag bisect FILE --over flags` compiles the program with one flag changed at a time, and says with
+which flag every output is right, that is, this finding is gone. `--over passes` names no pass here, because it follows
+kernels. `xla_disable_hlo_passes=priority-fusion` cures the first example. Report the program to openxla/xla.""",
     limits="""\
-An output that is named may be right: two values may be equal, or the one that is left may be the one that is meant. A fusion
-that XLA writes in Triton is taken to read whole rows before it writes them. Without XLA's buffer assignment only the values
-are known that must share bytes: what depends on these is unknown, and no finding. What a kernel overwrites behind XLA's
-back is the business of LD001 to LD006.""",
+A named output may be right: the two values may be equal, or the remaining one may be the intended one. The rule assumes
+that a fusion that XLA writes in Triton reads whole rows before it writes them. Without XLA's buffer assignment only the
+values that must share bytes are known: outputs that depend on these are unknown, and there is no finding. LD001 to
+LD006 cover what a kernel overwrites behind XLA's back.""",
     references=(
         "github.com/jax-ml/jax/issues/39100",
         "github.com/csarofeen/pytorch/issues/1984",
@@ -217,7 +216,7 @@ back is the business of LD001 to LD006.""",
             report="jax-ml/jax#39100",
             case="shared_bytes[pieces-4]",
             reproduced=(
-                "two results of one fusion at one offset, without a GPU; on four H200s a relative error of 0.38, and none"
+                "two results of one fusion at one offset, without a GPU; on four H200s a relative error of 0.38, but none"
                 " with `xla_disable_hlo_passes=priority-fusion`"
             ),
             missing="an answer of XLA's maintainers",
@@ -225,8 +224,8 @@ back is the business of LD001 to LD006.""",
         Reproduction(
             report="csarofeen/pytorch#1984",
             case="shared_bytes[two_aliases]",
-            reproduced="two aliases of one buffer, of which one is ignored without a word: with XLA both operands are lost",
-            missing="the fuser of PyTorch, whose report it is",
+            reproduced="two aliases of one buffer, one of which is silently ignored: with XLA both operands are lost",
+            missing="the fuser of PyTorch, which the report is about",
         ),
     ),
     bad=(FOUR_DEVICES, TWO_OPERANDS),

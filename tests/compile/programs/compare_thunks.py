@@ -13,7 +13,7 @@ sys.path[:0] = [str(FOLDER.parents[2]), str(FOLDER)]
 def main() -> None:
     import doubling
 
-    from ligerdiag.compile.lowering.lowering import lower_case
+    from ligerdiag.compile.lowering.lowered_case import lower_case
 
     description = (FOLDER.parents[2] / "ligerdiag/toolchains/targets/h100.pbtxt").read_text()
     for tagged in (True, False):

@@ -12,7 +12,7 @@ sys.path[:0] = [str(FOLDER.parents[2]), str(FOLDER)]
 def main() -> None:
     import jax.numpy as jnp
 
-    from ligerdiag.compile.lowering.lowering import lower_case
+    from ligerdiag.compile.lowering.lowered_case import lower_case
     from ligerdiag.hlo.parse import load_hlo
     from ligerdiag.model.case import Arg, Case
 

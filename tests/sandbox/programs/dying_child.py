@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.inspection.module import ModuleInspector, ModuleOutcome
+from ligerdiag.inspection.module_inspection import ModuleInspector, ModuleOutcome
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.sandbox import child
 from ligerdiag.sandbox.child import Done, render_message

@@ -1,0 +1,56 @@
+"""Describes values that share bytes while they are alive: names, places, and readers."""
+
+from collections.abc import Sequence
+
+from ligerdiag.hlo.buffers import Slice
+from ligerdiag.hlo.dataflow import Position
+from ligerdiag.hlo.shape import render_index
+from ligerdiag.hlo.shared_bytes import SharedBytes
+from ligerdiag.text import describe_names
+
+
+def name_position(position: Position) -> str:
+    """Returns `%fusion.3{0}`; without an index if the value is the whole result."""
+    instruction, index = position
+    return f"%{instruction.name}{render_index(index) if index else ''}"
+
+
+def name_reader(pair: SharedBytes) -> str:
+    """Returns `%fusion.7 reads`, or how the end of the program reads it."""
+    if pair.reader is not None:
+        return f"%{pair.reader.name} reads"
+    return "the caller keeps" if pair.is_kept else "the program returns"
+
+
+def describe_pair(pair: SharedBytes) -> str:
+    """Returns one clause: how XLA loses the value."""
+    lost, other = name_position(pair.lost), name_position(pair.other)
+    if pair.lost[0] is pair.other[0]:
+        first, second = sorted((lost, other))
+        return f"XLA put two results of one instruction, `{first}` and `{second}`, into the same bytes"
+    if pair.reader is None:
+        need = name_reader(pair)
+    elif pair.reader is pair.other[0] and pair.lost_place == pair.other_place:
+        need = "it still reads for other elements"
+    elif pair.reader is pair.other[0]:
+        need = "it reads at other offsets"
+    else:
+        need = f"`%{pair.reader.name}` reads afterwards"
+    return f"XLA writes `{other}` over `{lost}`, which {need}"
+
+
+def describe_place(place: Slice) -> str:
+    """Returns `bytes 512 to 1535 of allocation 13 (1024 bytes)`."""
+    last = place.offset + place.size - 1
+    return f"bytes {place.offset} to {last} of allocation {place.allocation} ({place.size} bytes)"
+
+
+def describe_must_share(pair: SharedBytes, outputs: Sequence[str]) -> str:
+    """Returns a line for "not covered": without a buffer assignment it is unknown whether XLA made a copy."""
+    names = [name for number, name in enumerate(outputs) if number in pair.outputs]
+    reached = f": {describe_names(names, outputs)}" if names else ""
+    lost, other = name_position(pair.lost), name_position(pair.other)
+    return (
+        f"XLA's rules put {other} into the bytes of {lost}, which {name_reader(pair)} afterwards: without a buffer"
+        f" assignment it is unknown whether XLA made a copy{reached}"
+    )

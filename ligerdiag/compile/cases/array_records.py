@@ -1,0 +1,189 @@
+"""Records an array as the fields of an `Arg`, and draws the numbers that replace its own; needs NumPy only.
+
+A record keeps the values of integers and booleans, because a range does not say which labels, ids and offsets are
+valid. It keeps the values of floats as long as all of them together are small, so the weights of a model are never
+written to disk; arrays that contain NaN are not kept either. Other arrays get drawn numbers: integers between the
+smallest and the largest; floats from the smallest to the largest if none is negative, otherwise normally distributed
+ones of the same magnitude.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.errors import InputError
+from ligerdiag.model.case import Arg, Draw, Values, read_mesh
+
+MAXIMUM_BYTES = 256 << 20
+"""Size of the largest array whose numbers are inspected."""
+MAXIMUM_VALUE_BYTES = 64 << 20
+"""Bound on an array of integers, and on all arrays of floats together, that are recorded with their values."""
+_NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+_INT32 = np.iinfo(np.int32)
+
+_UNKNOWN_INTEGERS = {"kind": "randint", "low": 0, "high": 2}
+_UNKNOWN_TRUTH = {"kind": "bernoulli", "scale": 0.5}
+_ZEROS = {"kind": "zeros"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayRecord:
+    """The parts of an `Arg` that describe an array."""
+
+    fields: Mapping[str, Any]
+    """Fields of an `Arg`, except its draw."""
+    draw: Mapping[str, object]
+    """Fields of the `Draw` that replaces its numbers."""
+    values: bytes | None
+    """Its numbers in its dtype, in row-major order; None if only the draw is to be used."""
+    mesh: Mapping[str, int]
+    """Mesh axis to size; empty for an array without a mesh."""
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array of NumPy or JAX, or a `jax.ShapeDtypeStruct`."""
+    if isinstance(value, np.ndarray | np.generic):
+        return True
+    library: Any = sys.modules.get("jax")
+    return library is not None and isinstance(value, (library.Array, library.ShapeDtypeStruct))
+
+
+def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
+    """Returns the array's record. Raises InputError for a typed random key. float_bytes: how many bytes of floats may
+    still be recorded with their values.
+    """
+    dtype = str(array.dtype)
+    if dtype.startswith("key<"):
+        raise InputError(
+            "a typed random key has no numbers to draw: give `jax.random.key_data(key)`, and make the key of it"
+            " by `jax.random.wrap_key_data` in the function"
+        )
+    if type(array).__module__ == "numpy" and not _has_x64():
+        dtype = _NARROWED.get(dtype, dtype)
+    partition, mesh = _read_sharding(array)
+    shape = tuple(int(size) for size in array.shape)
+    weak = bool(getattr(array, "weak_type", False))
+    draw = _compute_draw(array)
+    return ArrayRecord(
+        fields={"shape": shape, "dtype": dtype, "partition": partition, "weak": weak},
+        draw=draw,
+        values=None if draw == _ZEROS else _read_values(array, dtype, float_bytes),
+        mesh=mesh,
+    )
+
+
+def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Returns the mesh as axis to size: the given one, otherwise that of the arguments' shardings. Raises InputError if
+    these differ.
+    """
+    if mesh is not None:
+        return read_mesh(mesh)
+    for one in found[1:]:
+        if list(one.items()) != list(found[0].items()):
+            raise InputError(f"the arguments lie on two meshes, {dict(found[0])} and {dict(one)}: give `mesh`")
+    return dict(found[0]) if found else {}
+
+
+def _has_x64() -> bool:
+    """Whether JAX computes in 64 bits in this process."""
+    library: Any = sys.modules.get("jax")
+    return library is not None and bool(library.config.jax_enable_x64)
+
+
+def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
+    """Returns partition and mesh; both are empty for an array without a mesh."""
+    sharding = getattr(array, "sharding", None)
+    spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
+    if spec is None or mesh is None:
+        return (), {}
+    partition: list[Any] = []
+    for part in spec:
+        if part is not None and not isinstance(part, str | tuple):
+            raise InputError(f"expected mesh axes in the sharding `{spec}` but got `{part}`")
+        partition.append(part)
+    return tuple(partition), {str(axis): int(size) for axis, size in mesh.shape.items()}
+
+
+def _compute_draw(array: Any) -> Mapping[str, object]:
+    """Returns the fields of a `Draw` that resembles the array."""
+    dtype = str(array.dtype)
+    is_integer = "int" in dtype
+    unknown: Mapping[str, object] = _UNKNOWN_INTEGERS if is_integer else _UNKNOWN_TRUTH if dtype == "bool" else {}
+    if not hasattr(array, "__array__") or array.size == 0 or array.size * array.dtype.itemsize > MAXIMUM_BYTES:
+        return unknown
+    try:
+        values: Any = np.asarray(array)
+        if is_integer:
+            low, high = (int(np.clip(int(value), _INT32.min, _INT32.max - 1)) for value in (values.min(), values.max()))
+            return {"kind": "randint", "low": low, "high": high + 1}
+        numbers: Any = values.astype(np.float32)
+    except (TypeError, ValueError, RuntimeError):
+        return unknown
+    if dtype == "bool":
+        return {"kind": "bernoulli", "scale": _round(numbers.mean())}
+    if not np.isfinite(numbers).all():
+        return unknown
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == high == 0.0:
+        return _ZEROS
+    if low >= 0.0 or low == high:
+        return {"kind": "uniform", "low": _round(low), "high": _round(high)}
+    return {"kind": "normal", "scale": _round((numbers * numbers).mean() ** 0.5)}
+
+
+def _read_values(array: Any, dtype: str, float_bytes: int) -> bytes | None:
+    """Returns the values to record, or None; also None for an array that is not available here, such as a
+    ShapeDtypeStruct or a shard of another process.
+    """
+    is_exact = "int" in dtype or dtype == "bool"
+    size = array.size * array.dtype.itemsize
+    if not hasattr(array, "__array__") or not size or size > (MAXIMUM_VALUE_BYTES if is_exact else float_bytes):
+        return None
+    try:
+        values: Any = np.asarray(array)
+        if not is_exact and np.isnan(values.astype(np.complex64 if "complex" in dtype else np.float32)).any():
+            return None
+        return np.ascontiguousarray(values.astype(dtype if values.dtype.name != dtype else values.dtype)).tobytes()
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _round(value: Any) -> float:
+    """Rounds to two digits, so that another draw of the same distribution gives the same argument."""
+    return float(f"{float(value):.2g}")
+
+
+def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes | None) -> Arg:
+    """Returns the Arg for an array."""
+    return Arg(**fields, draw=Draw(**draw) if values is None else Values(data=values))
+
+
+def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Returns the numbers of a `Draw` as a NumPy array, drawn in f32 and cast to the dtype."""
+    values: Any
+    match _choose_kind(draw.kind, dtype):
+        case "normal":
+            values = random.standard_normal(shape, np.float32) * np.float32(draw.scale)
+        case "squares":
+            values = np.square(random.standard_normal(shape, np.float32)) * np.float32(draw.scale)
+        case "uniform":
+            low, high = np.float32(draw.low), np.float32(draw.high)
+            values = random.random(shape, np.float32) * (high - low) + low
+            values = np.where(values < high, values, low)  # the sum may be rounded up to `high`
+        case "randint":
+            values = random.integers(int(draw.low), int(draw.high), shape)
+        case "bernoulli":
+            values = random.random(shape, np.float32) < (0.5 if draw.kind == "usual" else draw.scale)
+        case kind:
+            assert kind == "zeros"
+            values = np.zeros(shape)
+    return np.asarray(values).astype(dtype)
+
+
+def _choose_kind(kind: str, dtype: Any) -> str:
+    if kind != "usual":
+        return kind
+    return "bernoulli" if dtype.kind == "b" else "randint" if dtype.name.startswith(("int", "uint")) else "normal"

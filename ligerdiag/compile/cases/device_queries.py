@@ -1,0 +1,313 @@
+"""Answers a program that asks JAX for its devices as if the target GPU were there, while the program is traced in a
+worker.
+
+Programs choose their kernels by `jax.default_backend()` and `jax.devices()`. A worker has only a CPU; with that answer
+a program would take its other branch, whose schedule says nothing about the kernel.
+
+While a case is traced, JAX's public functions answer as on the target: platform `gpu`, and the devices of the case's
+mesh with their kind and compute capability. While a module is imported the mesh is unknown, so they answer with one
+device of the target. A module may keep that answer, and then its worker serves that target only (UsedWorkerError).
+While the cases of a file are listed there is no target; the platform `gpu` is known nevertheless, and a module that
+asks for more is imported again, in a new worker, for each target.
+
+A program that asks explicitly for the CPU's devices gets them: references, draws and replays run on the CPU.
+
+JAX's own modules call inner functions, which still answer with the CPU, so that JAX computes constants there. A few of
+JAX's modules ask on behalf of the program, for example to choose how attention is lowered, and get the target's answer
+(`_FOR_PROGRAM`). cuDNN and cuSOLVER have the versions of the target. The lowering of a host callback asks for a GPU
+backend, which it uses on TPUs only: it gets None.
+"""
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+from ligerdiag.errors import UsedWorkerError
+
+PLATFORM = "gpu"
+_NAMES = frozenset({None, PLATFORM, "cuda"})
+"""Names of backends that mean the target."""
+
+
+@dataclass(slots=True)
+class _Target:
+    """The current answers."""
+
+    is_gpu: bool = False
+    devices: tuple[Any, ...] = ()
+    """If empty, the answer comes from the CPU, and the query is noted."""
+    description: str = ""
+    """The target's description; empty to answer with the libraries of this machine."""
+    was_asked: bool = False
+    """Whether somebody asked for more than the platform."""
+    imported_for: str | None = None
+    """Description of the target that a module asked about while it was imported; "" for no target."""
+
+
+_TARGET = _Target()
+_QUERIES = (
+    "default_backend",
+    "devices",
+    "local_devices",
+    "device_count",
+    "local_device_count",
+    "process_count",
+    "make_mesh",
+)
+
+
+_OF_JAX = ("jax", "jaxlib", "ligerdiag")
+_FOR_PROGRAM = (
+    "jax._src.cudnn.fused_attention_stablehlo",
+    "jax._src.mesh_utils",
+    "jax._src.pmap",
+    "jax._src.random",
+    "jax._src.random.core",
+)
+"""Modules of JAX that ask on behalf of the program."""
+
+
+@contextmanager
+def answer_as(devices: Iterable[Any], description: str) -> Generator[None]:
+    """Answers with these devices inside the context; without any, only the platform is known.
+
+    description: the target's; empty to answer with the library versions of this machine.
+    """
+    before = _TARGET.is_gpu, _TARGET.devices, _TARGET.description
+    _TARGET.is_gpu, _TARGET.devices, _TARGET.description = True, tuple(devices), description
+    try:
+        yield
+    finally:
+        _TARGET.is_gpu, _TARGET.devices, _TARGET.description = before
+
+
+@contextmanager
+def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
+    """Answers modules while they are imported. Raises UsedWorkerError if this worker imported them for another target."""
+    if _TARGET.imported_for not in (None, description):
+        raise UsedWorkerError("this worker has imported the file for another target")
+    _TARGET.was_asked = False
+    with answer_as(devices, description):
+        yield
+    if _TARGET.was_asked:
+        _TARGET.imported_for = description
+
+
+def install_answers() -> None:
+    """Replaces JAX's public functions by functions that give these answers, permanently; call it before any of the
+    user's modules is imported.
+    """
+    jax: Any = importlib.import_module("jax")
+    backend: Any = importlib.import_module("jax.extend.backend")
+    original: Any = SimpleNamespace(**{name: getattr(jax, name, None) for name in _QUERIES})
+    bridge: Any = _find_module("jax.lib.xla_bridge")  # its old place, the only one before 0.4.32
+    original.get_backend = (backend if hasattr(backend, "get_backend") else bridge).get_backend
+    original.get_default_device = getattr(backend, "get_default_device", None)
+
+    def default_backend() -> str:
+        return PLATFORM if _TARGET.is_gpu else original.default_backend()
+
+    def devices(backend: Any = None) -> list[Any]:
+        found = _find_devices(backend)
+        return list(found) if found else original.devices(backend)
+
+    def local_devices(process_index: int | None = None, backend: Any = None, host_id: int | None = None) -> list[Any]:
+        found = _find_devices(backend)
+        if not found:
+            return original.local_devices(process_index, backend, host_id)
+        process = process_index if process_index is not None else host_id or 0
+        return [device for device in found if device.process_index == process]
+
+    def device_count(backend: Any = None) -> int:
+        found = _find_devices(backend)
+        return len(found) if found else original.device_count(backend)
+
+    def local_device_count(backend: Any = None) -> int:
+        found = _find_devices(backend)
+        return len(local_devices(backend=backend)) if found else original.local_device_count(backend)
+
+    def process_count(backend: Any = None) -> int:
+        found = _find_devices(backend)
+        return len({device.process_index for device in found}) if found else original.process_count(backend)
+
+    def make_mesh(*args: Any, **words: Any) -> Any:
+        found = () if words.get("devices") is not None else _find_devices(None)
+        needed = prod(args[0] if args else next(iter(words.values())))
+        if len(found) >= needed:
+            words["devices"] = list(found[:needed])
+        return original.make_mesh(*args, **words)
+
+    def get_backend(platform: Any = None) -> Any:
+        found = _find_devices(platform)
+        if not found:
+            return original.get_backend(platform)
+        return SimpleNamespace(
+            platform=PLATFORM,
+            platform_version="cuda",
+            devices=lambda: list(found),
+            local_devices=local_devices,
+            device_count=lambda: len(found),
+            local_device_count=local_device_count,
+            process_index=lambda: 0,
+        )
+
+    answers = default_backend, devices, local_devices, device_count, local_device_count, process_count, make_mesh
+    for answer in answers:
+        if getattr(original, answer.__name__) is not None:
+            _replace(jax, getattr(original, answer.__name__), answer)
+
+    def get_default_device() -> Any:
+        found = _find_devices(None)
+        return found[0] if found else original.get_default_device()
+
+    if original.get_default_device is not None:
+        _replace(backend, original.get_default_device, get_default_device)
+    for module in (backend, bridge):
+        if hasattr(module, "get_backend"):
+            _replace(module, original.get_backend, get_backend)
+    _answer_callbacks()
+    _hide_memory_kinds()
+    _answer_by_caller(*answers, get_backend)
+    _answer_versions()
+
+
+def _answer_by_caller(*answers: Callable[..., Any]) -> None:
+    """Lets JAX's inner functions give the target's answers to callers outside of JAX, and to modules that ask on behalf
+    of the program.
+    """
+    bridge: Any = _find_module("jax._src.xla_bridge")
+    for answer in answers:
+        original = getattr(bridge, answer.__name__, None)
+        if original is not None:
+            setattr(bridge, answer.__name__, _AnswerByCaller(original, answer))
+
+
+class _AnswerByCaller:
+    """A function with two answers; the calling module decides which."""
+
+    def __init__(self, original: Any, answer: Callable[..., Any]) -> None:
+        self._original = original
+        self._answer = answer
+
+    def __call__(self, *args: Any, **words: Any) -> Any:
+        caller = str(sys._getframe(1).f_globals.get("__name__", ""))  # pyright: ignore[reportPrivateUsage]
+        is_internal = caller.partition(".")[0] in _OF_JAX and caller not in _FOR_PROGRAM
+        return (self._original if is_internal else self._answer)(*args, **words)
+
+    def __getattr__(self, name: str) -> Any:  # such as `cache_clear`
+        return getattr(self._original, name)
+
+
+def _answer_versions() -> None:
+    """Answers with the target's versions of cuDNN and cuSOLVER. A library that is missing has no version to replace."""
+    library: Any = getattr(_find_module("jax._src.lib"), "cuda_versions", None)
+    for name, find in (("cudnn_get_version", _find_cudnn_version), ("cusolver_get_version", _find_cusolver_version)):
+        original = getattr(library, name, None)
+        if original is not None:
+            setattr(library, name, partial(_answer_version, original, find))
+
+
+def _answer_version(original: Callable[[], int], find: Callable[[], int]) -> int:
+    return (find() if _TARGET.is_gpu else 0) or original()
+
+
+def _find_cudnn_version() -> int:
+    """Returns `CUDNN_VERSION` (cudnn_version.h): 91900 for 9.19.0; 0 if the description does not give it."""
+    major, minor, patch = _find_version("dnn_version")
+    return major * 10_000 + minor * 100 + patch
+
+
+def _find_cusolver_version() -> int:
+    """Returns a lower bound of `CUSOLVER_VERSION` (cusolver_common.h) for the CUDA version of the description; 0 if
+    unknown.
+
+    CUDA 13.0 contains cuSOLVER 12.0 (CUDA 13.0 release notes, table 1); older versions are not mapped.
+    """
+    major, _, _ = _find_version("runtime_version")
+    return (major - 1) * 1000 if major >= 13 else 0
+
+
+def _find_version(field: str) -> tuple[int, int, int]:
+    match = re.search(rf'\b{field}: "(\d+)\.(\d+)\.(\d+)"', _TARGET.description)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
+
+
+def _answer_callbacks() -> None:
+    """Lets the lowering of host callbacks continue without a GPU backend, which it uses on TPUs only."""
+    context: Any = getattr(_find_module("jax._src.interpreters.mlir"), "ModuleContext", None)
+    original = getattr(context, "get_backend", None)
+    if original is None:  # an older JAX keeps it as a field
+        return
+
+    def get_backend(self: Any, *args: Any, **words: Any) -> Any:
+        try:
+            return original(self, *args, **words)
+        except RuntimeError:
+            if _TARGET.is_gpu and "cuda" in self.platforms:
+                return None
+            raise
+
+    context.get_backend = get_backend
+
+
+class _WithoutMemoryKinds:
+    """A compiled program that does not report the memory kinds of its outputs."""
+
+    def __init__(self, executable: Any) -> None:
+        self._executable = executable
+
+    def get_output_memory_kinds(self) -> Any:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executable, name)
+
+
+def _hide_memory_kinds() -> None:
+    """Hides the memory kinds of outputs: JAX 0.8.2 and 0.8.3 would look for these memories on devices that do not
+    exist.
+    """
+    library: Any = _find_module("jax._src.interpreters.pxla")
+    original = getattr(library, "get_out_shardings_from_executable", None)
+    if original is None:
+        return
+
+    def get_out_shardings_from_executable(executable: Any, *args: Any, **words: Any) -> Any:
+        return original(_WithoutMemoryKinds(executable) if _TARGET.is_gpu else executable, *args, **words)
+
+    library.get_out_shardings_from_executable = get_out_shardings_from_executable
+
+
+def drop_host_callbacks(lowered: Any) -> None:
+    """Removes the functions of host callbacks from a lowered program, because a client without devices rejects them."""
+    given: Any = getattr(getattr(lowered, "_lowering", None), "compile_args", {})
+    if given.get("host_callbacks"):
+        given["host_callbacks"] = []
+
+
+def _replace(module: Any, original: Callable[..., Any], answer: Callable[..., Any]) -> None:
+    name = answer.__name__
+    answer.__doc__, answer.__module__ = original.__doc__, original.__module__
+    setattr(module, name, answer)
+
+
+def _find_module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def _find_devices(backend: Any) -> tuple[Any, ...]:
+    """Returns the target's devices; none if another backend is requested or the devices are unknown."""
+    if not _TARGET.is_gpu or not (backend is None or isinstance(backend, str)) or backend not in _NAMES:
+        return ()
+    _TARGET.was_asked = True
+    return _TARGET.devices

@@ -1,0 +1,294 @@
+"""Carries a live function from the caller's process to a worker: the file, and the functions that its pickles call.
+
+The file has a line of JSON and then three pickles: the arguments, the case, and the classes to be registered as pytree
+nodes. The line has everything needed before unpickling, above all the import path. The file lies in the cache under the
+sha256 of its content and is written completely or not at all. A reader accepts only a file whose content has the sha256
+in its name.
+
+A pickle cannot hold a kernel, a function of `jax.jit` or a mesh with devices; it calls a `build_` function of this
+module instead. A kernel gets a module of its own, named after its source, because replay looks kernels up by module and
+name. Triton reads a kernel's source from its file. If the file does not contain it (a notebook's cell, or a file that
+changed after its import), the lines that the caller's Triton read replace those of the file.
+"""
+
+import importlib
+import importlib.machinery
+import inspect
+import json
+import linecache
+import os
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from ligerdiag.codec import FieldError, encode_record, parse_record
+from ligerdiag.errors import InputError, is_project_file
+
+FOLDER = "functions"
+"""Name of the folder in the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessState:
+    """The parts of the caller's process that a worker needs."""
+
+    python: str
+    """Such as `3.12`: bytecode belongs to one version."""
+    path: tuple[str, ...]
+    """Absolute folders in which modules are found, after those of the worker."""
+    files: tuple[str, ...]
+    """Absolute paths of the files that define what is pickled by value."""
+    settings: Mapping[str, object]
+    """Options of `jax.config` that can change what a function computes."""
+    donated: tuple[int, ...]
+    """Positions of the arguments that the function donates."""
+
+
+def write_function_file(root: Path, state: ProcessState, pickled: bytes) -> Path:
+    """Writes the file into the cache at `root` and returns its path. Raises InputError if it cannot be written."""
+    content = json.dumps(encode_record(state), sort_keys=True).encode() + b"\n" + pickled
+    folder = root / FOLDER
+    path = folder / f"{sha256(content).hexdigest()}.pickle"
+    temporary = folder / f".tmp-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.is_file() or path.stat().st_size != len(content):
+            temporary.write_bytes(content)
+            os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(f"expected to write `{path}` but: {error.strerror or error}") from error
+    return path
+
+
+def read_function_file(path: Path) -> tuple[ProcessState, bytes]:
+    """Returns the state and the pickles of a function file. Raises InputError if it is missing or has other content."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"expected to read `{path}` but: {error.strerror or error}") from error
+    if sha256(content).hexdigest() != path.stem:
+        raise InputError(f"`{path}` is not what was written there: its content has another sha256")
+    line, _, pickled = content.partition(b"\n")
+    try:
+        return parse_record(ProcessState, line), pickled
+    except FieldError as error:
+        raise InputError(f"`{path}`: {error}") from error
+
+
+WRAPPERS = ("__wrapped__", "fn", "_fun")
+"""Attributes in which decorators keep the decorated function."""
+MAXIMUM_WRAPPERS = 8
+
+
+def list_own_folders() -> tuple[str, ...]:
+    """Returns the entries of `sys.path` that belong neither to Python nor to installed packages, absolute, each once."""
+    folders = [os.path.abspath(entry) for entry in sys.path]
+    return tuple(dict.fromkeys(entry for entry in folders if os.path.exists(entry) and _is_own(entry)))
+
+
+def list_unimportable(root: str) -> tuple[ModuleType, ...]:
+    """Returns the project's modules that a worker with this root does not find by name, or for which it finds another
+    file.
+    """
+    own = list_own_folders()
+    path = [root, *(entry for entry in sys.path if os.path.abspath(entry) not in own), *own]
+    return tuple(
+        module
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str)
+        and getattr(module, "__name__", "") == name != "__main__"
+        and is_project_file(file)
+        and not _is_found(name, file, path)
+    )
+
+
+def find_reference(value: Any, by_value: frozenset[str]) -> tuple[str, str, tuple[str, ...]] | None:
+    """Returns module, qualified name, and the attributes that lead from the object of that name to `value`; None if
+    nothing does.
+
+    by_value: names of modules that a worker cannot import.
+    """
+    module, qualname = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str) or "<" in qualname:
+        return None
+    found: Any = None if module == "__main__" or module in by_value else sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    steps: list[str] = []
+    while found is not None and found is not value and len(steps) < MAXIMUM_WRAPPERS:
+        step = next((name for name in WRAPPERS if getattr(found, name, None) is not None), "")
+        found = getattr(found, step, None) if step else None
+        steps.append(step)
+    return None if found is not value else (module, qualname, tuple(steps))
+
+
+def _is_own(entry: str) -> bool:
+    return is_project_file(str(Path(entry) / "module.py"))
+
+
+def _is_found(name: str, file: str, path: Sequence[str]) -> bool:
+    parts = name.split(".")
+    locations: Sequence[str] | None = path
+    for number in range(1, len(parts) + 1):
+        spec = _find_spec(".".join(parts[:number]), locations, is_top=number == 1)
+        if spec is None:
+            return False
+        if number == len(parts):
+            return spec.origin is not None and os.path.realpath(spec.origin) == os.path.realpath(file)
+        locations = spec.submodule_search_locations
+        if locations is None:
+            return False
+    return False
+
+
+def _find_spec(name: str, locations: Sequence[str] | None, *, is_top: bool) -> importlib.machinery.ModuleSpec | None:
+    """Looks in the folders, then asks finders such as those of editable installs."""
+    spec = importlib.machinery.PathFinder.find_spec(name, locations)
+    if spec is not None or not is_top:
+        return spec
+    finders = [finder for finder in sys.meta_path if getattr(finder, "__module__", "").startswith("__editable__")]
+    found = (finder.find_spec(name, None) for finder in finders)
+    return next((one for one in found if one is not None), None)
+
+
+class Bound:
+    """Calls `function` with `values` at their positions and the other arguments around them."""
+
+    def __init__(self, function: Callable[..., Any], values: Mapping[int, Any]) -> None:
+        self.function = function
+        self.values = dict(sorted(values.items()))
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Returns the function's result."""
+        every = list(arguments)
+        for position, value in self.values.items():
+            every.insert(position, value)
+        return self.function(*every)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The function's signature without the bound parameters."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return inspect.Signature([one for number, one in enumerate(parameters) if number not in self.values])
+
+
+_SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwrapped:
+    """A function without its `jax.jit`, and the options of that `jax.jit` for the arguments."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+    """The arguments that are not static."""
+    donated: frozenset[int]
+    """Positions in `arguments`."""
+
+
+def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
+    """Returns the function of a `jax.jit` with its static arguments bound, and what it donates; any other function
+    unchanged.
+
+    A function with shardings of its own stays inside its `jax.jit`.
+    """
+    info = getattr(function, "_jit_info", None)
+    if info is None:
+        return Unwrapped(function=function, arguments=arguments, donated=frozenset())
+    static = {position % len(arguments) for position in info.static_argnums if position < len(arguments)}
+    kept = [position for position in range(len(arguments)) if position not in static]
+    inner: Any = function if has_shardings(function) else function.__wrapped__
+    if static:
+        inner = Bound(inner, {position: arguments[position] for position in static})
+    return Unwrapped(
+        function=inner,
+        arguments=tuple(arguments[position] for position in kept),
+        donated=frozenset(number for number, position in enumerate(kept) if position in info.donate_argnums),
+    )
+
+
+def has_shardings(jitted: Any) -> bool:
+    """Whether shardings were given to a function of `jax.jit`."""
+    leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
+    return any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)
+
+
+KERNELS = "ligerdiag_kernel_"
+"""Prefix of the names of the kernels' modules."""
+
+
+_replaced: set[str] = set()
+
+
+def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
+    """Returns the object of that name or, through the attributes `wrappers`, one inside it."""
+    found: Any = importlib.import_module(module)
+    for name in (*qualname.split("."), *wrappers):
+        found = getattr(found, name)
+    return found
+
+
+def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:
+    """Returns the kernel of `function`; `lines` are its source, which begins at line `start` of its file."""
+    file = function.__code__.co_filename
+    there = linecache.getlines(file)
+    if there[start - 1 : start - 1 + len(lines)] != list(lines):
+        _replace_lines(file, there, lines, start)
+    name = KERNELS + sha256("".join((file, str(start), *lines)).encode()).hexdigest()[:16]
+    taken = sum(key == name or key.startswith(f"{name}_") for key in sys.modules)
+    module = ModuleType(f"{name}_{taken}" if taken else name)
+    function.__module__ = module.__name__
+    function.__qualname__ = function.__name__
+    library: Any = importlib.import_module("triton")
+    kernel = library.jit(function, **options)
+    setattr(module, function.__name__, kernel)
+    sys.modules[module.__name__] = module
+    return kernel
+
+
+def build_jitted(function: Any, options: Mapping[str, Any]) -> Any:
+    """Returns `jax.jit` of the function."""
+    library: Any = importlib.import_module("jax")
+    return library.jit(function, **options)
+
+
+def build_abstract_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
+    """Returns a mesh without devices, with axes of type Auto; the program is compiled for devices that the worker
+    chooses.
+    """
+    library: Any = importlib.import_module("jax.sharding")
+    return library.AbstractMesh(sizes, names, axis_types=(library.AxisType.Auto,) * len(names))
+
+
+def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:
+    """Registers the class as a pytree node, as it was in the caller's process; see `PytreeClass`."""
+    library: Any = importlib.import_module("jax").tree_util
+    with suppress(ValueError):  # registered by an earlier load: cloudpickle keeps the class
+        if fields is not None:
+            library.register_dataclass(kind, *fields)
+        elif functions is not None:
+            library.register_pytree_node(kind, *functions)
+
+
+def forget_kernels() -> None:
+    """Drops the modules and source lines of rebuilt kernels."""
+    for name in [name for name in sys.modules if name.startswith(KERNELS)]:
+        del sys.modules[name]
+    for file in _replaced:
+        linecache.cache.pop(file, None)
+    _replaced.clear()
+
+
+def _replace_lines(file: str, there: Sequence[str], lines: Sequence[str], start: int) -> None:
+    text = [*there, *["\n"] * (start - 1 + len(lines) - len(there))]
+    text[start - 1 : start - 1 + len(lines)] = lines
+    linecache.cache[file] = (sum(map(len, text)), None, text, file)
+    _replaced.add(file)

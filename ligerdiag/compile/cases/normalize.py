@@ -1,0 +1,106 @@
+"""Turns a case into the form that is compiled, whether a file defines it or a live function.
+
+A function of `jax.jit` is compiled without it: donations become a property of the arguments, and static arguments are
+bound. Every leaf of an argument becomes an `Arg`: arrays, recorded arrays and Python numbers. The usual draw for an
+optimizer's squared gradients consists of squares, because the optimizer takes their root.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ligerdiag.compile.cases.array_records import build_arg, choose_mesh, is_array, record_array
+from ligerdiag.compile.cases.live_functions import (
+    unwrap_jitted,
+)
+from ligerdiag.errors import InputError
+from ligerdiag.model.case import Arg, Case, Draw
+
+_SECOND_MOMENTS = frozenset(
+    ("nu", "nu_max", "v_row", "v_col", "sum_of_squares", "exp_avg_sq", "second_moment")
+)  # the names in optax and PyTorch, and the plain term
+_SECOND_MOMENT_FIELD = "v"
+"""A field of a class only: in a dictionary `v` is as often attention's value."""
+
+
+def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
+    """Returns the case as the module says. Raises InputError for an argument that is neither array nor number. donated:
+    positions besides those that the function donates.
+    """
+    unwrapped = unwrap_jitted(case.function, case.args)
+    meshes: list[Mapping[str, int]] = []
+    arguments = tuple(
+        _normalize_argument(value, f"argument {position} of `{case.id}`", meshes)
+        for position, value in enumerate(unwrapped.arguments)
+    )
+    donated |= unwrapped.donated
+    arguments = tuple(
+        _map(_donate, value) if position in donated else value for position, value in enumerate(arguments)
+    )
+    return replace(case, function=unwrapped.function, args=arguments, mesh=choose_mesh(case.mesh or None, meshes))
+
+
+def _donate(path: object, arg: Arg) -> Arg:
+    del path
+    return replace(arg, donate=True)
+
+
+def _normalize_argument(value: Any, place: str, meshes: list[Mapping[str, int]]) -> Any:
+    def normalize(path: Any, leaf: Any) -> Arg:
+        arg = _make_arg(leaf, place, meshes)
+        match arg.draw:
+            case Draw(kind="usual") as draw if "float" in arg.dtype and any(map(_is_second_moment, path)):
+                return replace(arg, draw=replace(draw, kind="squares"))
+            case _:
+                return arg
+
+    return _map(normalize, value)
+
+
+def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
+    if isinstance(leaf, Arg):
+        return leaf
+    if not is_array(leaf):
+        return _make_scalar(leaf, place)
+    try:
+        record = record_array(leaf)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error
+    if record.mesh:
+        meshes.append(record.mesh)
+    return build_arg(record.fields, record.draw, record.values)
+
+
+def _make_scalar(value: object, place: str) -> Arg:
+    """Returns the Arg for a Python number, with the type that `jax.jit` gives it."""
+    match value:
+        case bool():
+            return Arg(shape=(), dtype="bool", draw=Draw(kind="bernoulli", scale=float(value)))
+        case int():
+            return Arg(
+                shape=(), dtype=_name_dtype(int), draw=Draw(kind="randint", low=value, high=value + 1), weak=True
+            )
+        case float():
+            return Arg(shape=(), dtype=_name_dtype(float), draw=Draw(kind="uniform", low=value, high=value), weak=True)
+        case _:
+            raise InputError(
+                f"expected arrays and numbers in {place} but got {value!r:.60}"
+                f" (type={type(value).__name__}): bind it before, as in `functools.partial(function, name=value)`"
+            )
+
+
+def _is_second_moment(key: Any) -> bool:
+    """Whether a key on JAX's path to a leaf, a field of a class or a key of a dictionary, names squared gradients."""
+    field = getattr(key, "name", None)
+    return field == _SECOND_MOMENT_FIELD or (field or getattr(key, "key", None)) in _SECOND_MOMENTS
+
+
+def _map(function: Any, value: Any) -> Any:
+    library: Any = importlib.import_module("jax")
+    return library.tree_util.tree_map_with_path(function, value)
+
+
+def _name_dtype(kind: type) -> str:
+    library: Any = importlib.import_module("jax")
+    return str(library.dtypes.canonicalize_dtype(kind))

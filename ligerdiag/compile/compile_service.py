@@ -1,0 +1,362 @@
+"""Finds the cases that a user selects, and their artifacts for given targets; reports progress meanwhile.
+
+If nothing has changed, the cache's index gives both, without a worker and without JAX.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import cache as remember
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic, time
+
+from ligerdiag.artifacts.artifact import FORMAT_VERSION, Artifact
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.codec import FieldError, encode_record, read_record, read_str
+from ligerdiag.compile.cases.selectors import Selector, choose_cases, parse_selectors
+from ligerdiag.errors import CompileError, InputError, LigerdiagError
+from ligerdiag.model.case import read_sizes
+from ligerdiag.model.jobs import (
+    CaseSpec,
+    CompileAnswer,
+    CompileRequest,
+    DiscoverRequest,
+    Source,
+    Variation,
+    make_compile_job,
+    make_discover_job,
+)
+from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.toolchains.gpu_targets import Target, drop_fields
+from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
+from ligerdiag.workers.pool import Pool
+
+type OnBroken = Callable[[Source, LigerdiagError], None]
+"""Called with a source whose cases cannot be found, and the reason."""
+
+_UNCHANGED = Variation()
+
+
+_PARTS = (
+    "artifacts",
+    "compile",
+    "toolchains",
+    "workers",
+    "codec.py",
+    "ending.py",
+    "errors.py",
+    "model/case.py",
+    "model/jobs.py",
+)
+"""Files and folders of ligerdiag that decide what an artifact contains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileResult:
+    """One case on one target: an artifact, or the reason why there is none."""
+
+    case: CaseSpec
+    target: str
+    artifact: Artifact | None
+    error: LigerdiagError | None
+    seconds: float
+    """Wall time since the job started; 0 if cached."""
+    cached: bool
+
+
+def discover_cases(
+    selectors: Sequence[Selector],
+    *,
+    pool: Pool,
+    directory: Path | None = None,
+    refresh: bool = False,
+    on_event: OnProgress | None = None,
+    on_broken: OnBroken | None = None,
+) -> tuple[CaseSpec, ...]:
+    """Returns the selected cases, each once, in the order of the selectors.
+
+    directory: paths and modules are relative to it; by default the current one. on_broken: gets the errors of sources
+    if there are several, and the cases of the other sources are returned. Raises InputError for a selector that matches
+    nothing and for a size that no file asks for, CaseError for a file that does not import, CompileError if the worker
+    dies.
+    """
+    selections = parse_selectors(selectors, directory or Path.cwd())
+    sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
+    found: dict[Source, tuple[CaseSpec, ...]] = {}
+    pool.cache.forget_hashes()
+    for source in () if refresh else sources:
+        cases = _find_cases(pool, source)
+        if cases is not None:
+            found[source] = cases
+    missing = [source for source in sources if source not in found]
+    broken: set[Source] = set()
+    report = on_event or _ignore
+    report(Progress(phase="discover", event="started", done=len(found), total=len(sources)))
+    futures = [(source, pool.submit(make_discover_job(DiscoverRequest(source=source)))) for source in missing]
+    try:
+        for source, future in futures:
+            try:
+                answer = future.result()
+            except LigerdiagError as error:
+                if on_broken is None or len(sources) == 1:
+                    raise
+                broken.add(source)
+                found[source] = ()
+                on_broken(source, error)
+                continue
+            found[source] = answer.cases
+            kept = {"cases": encode_record(answer.cases)}
+            pool.cache.keep_answer(_make_cases_question(pool.toolchain, source), answer.dependencies, kept)
+            report(Progress(phase="discover", event="finished", done=len(found), total=len(sources)))
+    finally:
+        for _, future in futures:
+            future.cancel()
+    if not broken:
+        _check_sizes({name for cases in found.values() for case in cases for name in case.sizes})
+    chosen: list[CaseSpec] = []
+    for selection in selections:
+        try:
+            chosen += choose_cases(selection, found)
+        except InputError:
+            if not broken.intersection(selection.sources):  # otherwise it may select a case of a broken source
+                raise
+    return tuple({(case.source, case.id): case for case in chosen}.values())
+
+
+def _check_sizes(asked: set[str]) -> None:
+    """Raises InputError if a size was given that no file asks for: its name is misspelt, or the file asks for it only
+    later. asked: the names that the files ask for while they are imported.
+    """
+    given = read_sizes()
+    unknown = sorted(given.keys() - asked)
+    if unknown:
+        known = f"its cases ask for {', '.join(sorted(asked))}" if asked else "`ligerdiag.size` asks for one"
+        raise InputError(f"no file of cases asks for the size `{unknown[0]}` when it is imported: {known}")
+
+
+def compile_cases(
+    cases: Sequence[CaseSpec],
+    targets: Sequence[Target],
+    *,
+    pool: Pool,
+    variation: Variation = _UNCHANGED,
+    refresh: bool = False,
+    on_event: OnProgress | None = None,
+) -> Iterator[CompileResult]:
+    """Yields a result for each case on each target as soon as it exists; cached results come first.
+
+    Errors of a case are not raised: they are in its result.
+    """
+    report = on_event or _ignore
+    total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
+    pool.cache.forget_hashes()
+    missing: list[tuple[CaseSpec, Target]] = []
+    for case, target in ((case, target) for case in cases for target in targets):
+        artifact = None if refresh else _find_artifact(pool, case, target, variation)
+        if artifact is None:
+            missing.append((case, target))
+            continue
+        done += 1
+        result = CompileResult(case=case, target=target.name, artifact=artifact, error=None, seconds=0.0, cached=True)
+        report(_make_finished(result, done, total))
+        yield result
+    for step in _compile_missing(missing, pool, variation, not_before):
+        if isinstance(step, CompileResult):
+            done += 1
+            report(_make_finished(step, done, total))
+            yield step
+        else:
+            case, target = step
+            report(
+                Progress(phase="compile", event="started", done=done, total=total, case_id=case.id, target=target.name)
+            )
+
+
+def _compile_missing(
+    missing: Sequence[tuple[CaseSpec, Target]], pool: Pool, variation: Variation, not_before: float
+) -> Iterator[tuple[CaseSpec, Target] | CompileResult]:
+    """Yields each pair when its job starts, and its result when the job ends."""
+    started: dict[int, float] = {}
+    jobs = [make_compile_job(_make_request(pool, case, target, variation, not_before)) for case, target in missing]
+    for number, future in pool.run_all(jobs):
+        case, target = missing[number]
+        if future is None:
+            started[number] = monotonic()
+            yield case, target
+            continue
+        artifact, error = _finish(pool, case, target, variation, future)
+        yield CompileResult(
+            case=case,
+            target=target.name,
+            artifact=artifact,
+            error=error,
+            seconds=monotonic() - started.get(number, monotonic()),
+            cached=False,
+        )
+
+
+def _finish(
+    pool: Pool, case: CaseSpec, target: Target, variation: Variation, future: Future[CompileAnswer]
+) -> tuple[Artifact | None, LigerdiagError | None]:
+    try:
+        answer = future.result()
+    except LigerdiagError as error:
+        return None, error
+    artifact = pool.cache.find_artifact(answer.key)
+    if artifact is None:
+        return None, CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")
+    pool.cache.keep_answer(
+        _make_artifact_question(pool, case, target, variation), answer.dependencies, {"key": answer.key}
+    )
+    return artifact, None
+
+
+def _make_request(
+    pool: Pool, case: CaseSpec, target: Target, variation: Variation, not_before: float
+) -> CompileRequest:
+    return replace(
+        make_request(pool, case),
+        target=target.name,
+        description=drop_fields(target.description, pool.toolchain.unknown_target_fields),
+        compute_capability=target.compute_capability,
+        flags={**pool.toolchain.options, **variation.flags},
+        not_before=not_before,
+        ties=tuple(sorted(set(variation.ties))),
+    )
+
+
+def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
+    """Returns the request to compile the case for the devices of this machine, which XLA queries itself."""
+    return CompileRequest(
+        source=case.source,
+        case_id=case.id,
+        target="device",
+        description="",
+        compute_capability=0,
+        toolchain=pool.toolchain.name,
+        versions=pool.toolchain.versions,
+        environment=compute_important_environment(),
+        flags={},
+        fingerprint=compute_compile_fingerprint(),
+        artifacts=str(pool.cache.artifacts),
+        scratch=str(pool.cache.allocate_scratch()),
+        not_before=0.0,
+    )
+
+
+def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
+    """Returns the cases in the index, or None. Their source is `source`, which a worker will load, rather than the
+    recorded one.
+    """
+    answer = pool.cache.find_answer(_make_cases_question(pool.toolchain, source))
+    try:
+        cases = None if answer is None else read_record(tuple[CaseSpec, ...], answer, "cases")
+    except FieldError:
+        return None
+    return None if cases is None else tuple(replace(case, source=source) for case in cases)
+
+
+def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> Artifact | None:
+    answer = pool.cache.find_answer(_make_artifact_question(pool, case, target, variation))
+    try:
+        return None if answer is None else pool.cache.find_artifact(read_str(answer, "key"))
+    except FieldError:
+        return None
+
+
+def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:
+    """Returns the project's files that an import of the source reads, with their sha256. Empty until its cases have
+    been found.
+    """
+    return cache.find_dependencies(_make_cases_question(toolchain, source)) or {}
+
+
+def find_artifact_dependencies(
+    source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Returns the files as `find_import_dependencies` does, and those imported while the case is traced, for an
+    artifact compiled with these environment variables.
+    """
+    question = _make_question(source, case_id, target, toolchain=toolchain, variation=_UNCHANGED, environ=environ)
+    return cache.find_dependencies(question) or {}
+
+
+def _make_cases_question(toolchain: Toolchain, source: Source) -> dict[str, object]:
+    return {"question": "cases", "source": encode_record(source), **_compute_circumstances(toolchain, os.environ)}
+
+
+def _make_artifact_question(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> dict[str, object]:
+    toolchain = pool.toolchain
+    return _make_question(case.source, case.id, target, toolchain=toolchain, variation=variation, environ=os.environ)
+
+
+def _make_question(
+    source: Source,
+    case_id: str,
+    target: Target,
+    *,
+    toolchain: Toolchain,
+    variation: Variation,
+    environ: Mapping[str, str],
+) -> dict[str, object]:
+    return {
+        "question": "artifact",
+        "source": encode_record(source),
+        "case": case_id,
+        "target": target.sha256,
+        "flags": dict(variation.flags),
+        "ties": sorted(set(variation.ties)),
+        **_compute_circumstances(toolchain, environ),
+    }
+
+
+def _compute_circumstances(toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "fingerprint": compute_compile_fingerprint(),
+        "versions": dict(toolchain.versions),
+        "options": dict(toolchain.options),
+        "unknown_target_fields": toolchain.unknown_target_fields,
+        "environment": compute_important_environment(environ),
+    }
+
+
+@remember
+def compute_compile_fingerprint() -> str:
+    """Returns the sha256 of ligerdiag's own sources that decide what an artifact contains, file names included."""
+    return compute_sources_sha256(_PARTS)
+
+
+def compute_sources_sha256(parts: Sequence[str]) -> str:
+    """Returns the sha256 of these files and folders of ligerdiag, file names included."""
+    root = Path(__file__).parents[1]
+    digest = sha256()
+    for part in parts:
+        path = root / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(f"{file.relative_to(root)}\n".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _make_finished(result: CompileResult, done: int, total: int) -> Progress:
+    return Progress(
+        phase="compile",
+        event="finished",
+        done=done,
+        total=total,
+        case_id=result.case.id,
+        target=result.target,
+        cached=result.cached,
+    )
+
+
+def _ignore(event: Progress) -> None:
+    del event
+
+
+def make_toolchain_step(step: str) -> Progress:
+    """Returns the progress event for a step of creating a toolchain's environment."""
+    return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

@@ -1,0 +1,40 @@
+"""The compile worker, `python -m ligerdiag.compile.compile_worker`: lists the cases of a source and compiles them."""
+
+from pathlib import Path
+
+from ligerdiag.codec import Json
+from ligerdiag.model.jobs import CompileRequest, DiscoverAnswer, DiscoverRequest, parse_request, render_answer
+from ligerdiag.workers.loop import Answerer, serve
+
+
+def prepare() -> Answerer:
+    """Imports jax and triton before any file of the user's, see `cases.loader`, and returns the function that answers
+    requests.
+    """
+    from ligerdiag.compile.cases.device_queries import import_as, install_answers
+    from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules
+    from ligerdiag.compile.lowering.compile_job import compile_case
+    from ligerdiag.compile.lowering.lowered_case import configure_locations, import_kernel_libraries
+
+    import_kernel_libraries()
+    install_answers()
+    package = Path(__file__).parents[1]
+    configure_locations(str(package / "compile"), str(package / "workers"))
+    list_project_modules()  # each fork then knows that none of these files is the project's
+    loader = CaseLoader(once=True)
+
+    def answer(job: Json, log: Path) -> str:
+        match parse_request(job):
+            case DiscoverRequest(source=source):
+                with import_as("", ()):
+                    loaded = loader.load(source)
+                cases = tuple(describe_case(case, source) for case in loaded.values())
+                return render_answer(DiscoverAnswer(cases=cases, dependencies=loader.compute_dependencies()))
+            case CompileRequest() as request:
+                return render_answer(compile_case(request, loader, log))
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)

@@ -1,0 +1,128 @@
+"""Hides differences between the versions of JAX, jax-triton and Pallas that compile here, one function each.
+
+`tags` does the same for the Python bindings of MLIR.
+"""
+
+import importlib
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+
+def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
+    """Makes this the mesh of everything that is traced: `jax.set_mesh` since 0.7, `jax.sharding.use_mesh` since 0.5,
+    before that `with mesh`.
+    """
+    library: Any = jax
+    enter = getattr(library, "set_mesh", None) or getattr(library.sharding, "use_mesh", None)
+    return mesh if enter is None else enter(mesh)
+
+
+def get_type(value: Any) -> Any:
+    """Returns the abstract value of an array or tracer: `jax.typeof` since 0.6, `jax.core.get_aval` before."""
+    library: Any = jax
+    return (getattr(library, "typeof", None) or library.core.get_aval)(value)
+
+
+def translate_to_hlo(text: str) -> bytes:
+    """Returns a StableHLO module as a serialized HloModuleProto. Raises what jaxlib's translation raises."""
+    library: Any = _import_first("jaxlib._jax", "jaxlib.xla_extension")  # the latter up to jaxlib 0.6
+    return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
+
+
+def _import_first(*names: str) -> Any:
+    for name in names[:-1]:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+    return importlib.import_module(names[-1])
+
+
+def is_reference(aval: Any) -> bool:
+    """Returns whether the type is a Ref's. XLA gets the contents as an operand and returns the new contents as one more
+    output.
+    """
+    return hasattr(aval, "inner_aval")
+
+
+def find_kernel_primitives() -> list[Any]:
+    found: list[Any] = []
+    for holder, name in ((_triton_library(), "triton_kernel_call_p"), (_pallas_library(), "pallas_call_p")):
+        primitive = getattr(holder, name, None)
+        if primitive is not None:
+            found.append(primitive)
+    return found
+
+
+def _triton_library() -> Any:
+    """Returns jax-triton; None if it is not installed or does not fit this JAX, because programs without it compile
+    nevertheless.
+    """
+    try:
+        return importlib.import_module("jax_triton.triton_lib")
+    except Exception:
+        return None
+
+
+def _pallas_library() -> Any:
+    try:
+        return importlib.import_module("jax._src.pallas.pallas_call")
+    except ImportError:
+        return None
+
+
+@contextmanager
+def assume_capability(compute_capability: int) -> Generator[None]:
+    """Makes kernel libraries assume a GPU of this compute capability, which they would query from a GPU that does not
+    exist.
+    """
+    with _assume_compute_capability(compute_capability), _assume_pallas_device(compute_capability):
+        yield
+
+
+@contextmanager
+def _assume_compute_capability(compute_capability: int) -> Generator[None]:
+    """Sets the compute capability that jax-triton would query from device 0."""
+    library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
+    if library is None:
+        yield
+        return
+    original = library.get_compute_capability
+
+    def get_compute_capability(device: int) -> int:
+        del device
+        return compute_capability
+
+    library.get_compute_capability = get_compute_capability
+    try:
+        yield
+    finally:
+        library.get_compute_capability = original
+
+
+@contextmanager
+def _assume_pallas_device(compute_capability: int) -> Generator[None]:
+    """Sets the GPU that Pallas on Triton would query from the default device, which is a CPU here."""
+    library = _pallas_devices()
+    if library is None:
+        yield
+        return
+    original = library.get_gpu_info
+    name = f"{compute_capability // 10}.{compute_capability % 10}"
+    info = library.GpuInfo(gpu_version=None, arch_name=name, compute_capability=compute_capability)
+    library.get_gpu_info = lambda: info
+    try:
+        yield
+    finally:
+        library.get_gpu_info = original
+
+
+def _pallas_devices() -> Any:
+    try:
+        return importlib.import_module("jax._src.pallas.triton.gpu_info")
+    except ImportError:
+        return None

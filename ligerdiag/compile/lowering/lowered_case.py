@@ -1,0 +1,337 @@
+"""Traces and lowers a case for a target, with tagged operations, and collects everything the artifact needs from the
+trace.
+"""
+
+import importlib
+import sys
+import traceback
+import warnings
+from collections.abc import Collection, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import jax
+from jax.extend import source_info_util
+from jaxlib.mlir import ir
+
+from ligerdiag.artifacts.call_records import MovedRef, Readers, RefMove, RefStore
+from ligerdiag.compile.cases.arguments import (
+    build_argument_specs,
+    build_mesh,
+    compute_donated,
+    compute_input_names,
+    compute_output_names,
+)
+from ligerdiag.compile.cases.device_queries import answer_as
+from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
+from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
+from ligerdiag.compile.lowering.jax_versions import (
+    assume_capability,
+    enter_mesh,
+    find_kernel_primitives,
+    translate_to_hlo,
+)
+from ligerdiag.compile.lowering.kernel_calls import (
+    LoweredCall,
+    find_dropped_calls,
+    find_lowered_calls,
+    find_traced_calls,
+    has_partitioned,
+)
+from ligerdiag.compile.lowering.kernel_faults import explain_generation, find_kernel_fault
+from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
+from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
+from ligerdiag.compile.lowering.tags import tag_like, tag_operations
+from ligerdiag.compile.lowering.ties import find_readers, put_ties
+from ligerdiag.compile.lowering.traced_calls import TracedCall, record_binds, watch_order
+from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
+from ligerdiag.model.case import Case
+
+MAXIMUM_FRAMES = 64
+"""Python frames that a location keeps, innermost first; JAX's default of 10 can end before the user's line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredCase:
+    """A program that is ready to be compiled."""
+
+    lowered: Any
+    """`jax.stages.Lowered`; its module is tagged."""
+    text: str
+    """StableHLO with locations."""
+    as_written: str
+    """StableHLO in which nothing can be folded, see `protect_as_written`."""
+    tags: int
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    parameters: tuple[int, ...]
+    mesh: dict[str, int]
+    assignment: tuple[Any, ...]
+    """The devices by partition id."""
+    traced_calls: tuple[TracedCall, ...]
+    lowered_calls: tuple[LoweredCall, ...]
+    dropped_calls: tuple[LoweredCall, ...] = ()
+    """Calls in the trace with the intent that the program for XLA lacks."""
+    moved_refs: tuple[MovedRef, ...] = ()
+    """Reads of Refs that JAX separated from the writes before them."""
+    as_lowered: str = ""
+    """StableHLO of the program for XLA in which nothing can be folded either; empty if JAX cannot have moved a Ref."""
+    ref_stores: tuple[RefStore, ...] = ()
+    """The stores into Refs, if JAX moved some."""
+    refs_trouble: str = ""
+    """The reason why a move of a Ref may have been missed; empty if none can be."""
+    bodies: tuple[WholeFunction, ...]
+    marked: Any
+    """The module of the trace with the intent, if that is another one; see `intent`."""
+    readers: Readers
+    """Readers in the program without ties."""
+    crossed_operands: tuple[int, ...] = ()
+    """Operands at which JAX lost the author's order, see `TracedOrder`."""
+    trace_seconds: float
+    lower_seconds: float
+
+    def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
+        """Returns the program in which each `custom_partitioning` with these tags may do anything; changes `marked`."""
+        bodies = [body for body in self.bodies if body.tag in tags]
+        make_opaque(self.marked, bodies)
+        inside = {step.tag for body in bodies for step in body.steps}
+        lowered = [call for call in self.lowered_calls if call.tag in inside]
+        return replace(
+            self,
+            as_written=protect_as_written(self.marked),
+            bodies=tuple([body for body in self.bodies if body.tag not in tags]),
+            traced_calls=tuple([call for call in self.traced_calls if not any(one.is_of(call) for one in lowered)]),
+            lowered_calls=tuple([call for call in self.lowered_calls if call.tag not in inside]),
+        )
+
+
+def lower_case(
+    case: Case,
+    description: str,
+    compute_capability: int,
+    *,
+    tagged: bool = True,
+    mesh: Any = None,
+    ties: Sequence[str] = (),
+) -> LoweredCase:
+    """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
+    compile, InputError if arguments or ties do not fit.
+
+    ties: ids of the readers to tie to their kernel; needs a tagged module. mesh: of real devices; by default one of
+    devices of the described target.
+    """
+    answers = nullcontext()
+    if mesh is None:
+        mesh = build_mesh(case.mesh, description)
+        answers = answer_as(mesh.devices.flat, description)
+    specs = build_argument_specs(case, mesh)
+    jax.clear_caches()  # a cached module would be tagged already, and may hold kernels for another GPU
+    started = perf_counter()
+    with (
+        answers,
+        assume_capability(compute_capability),
+        enter_mesh(mesh) if case.mesh else nullcontext(),
+        _blame_function(case),
+    ):
+        library: Any = jax
+        jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
+        kernels = find_kernel_primitives()
+        with (
+            record_binds(kernels) as binds,
+            mark_intent(kernels, None) as intent,
+            watch_order(kernels) as order,
+            name_calls(kernels) as sites,
+            watch_refs(sites) as refs,
+        ):
+            traced = jitted.trace(*specs)
+        traced_calls = find_traced_calls(traced.jaxpr, binds)
+        trace_seconds = perf_counter() - started
+        with blame_refs(refs):
+            lowered = traced.lower(lowering_platforms=("cuda",))
+        needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots or refs.are_split
+        is_plain = not needs_more and all(call.outputs_used for call in traced_calls)
+        has_moved_stores = any(not move.kernel and move.kind is not RefMove.UNKNOWN for move in refs.moves)
+        marked, trouble = None, ""
+        if not is_plain and tagged:
+            marked, trouble = _lower_marked(jitted, specs, intent, marks_stores=has_moved_stores)
+        stored = _lower_with_stores(jitted, specs) if marked is not None and has_moved_stores else None
+    module: Any = lowered.compiler_ir("stablehlo")
+    tags = _tag(module, marked) if tagged else 0
+    lowered_calls = find_lowered_calls(module)
+    readers = find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="there are no tags")
+    if ties:
+        for one in (module,) if marked is None else (module, marked):
+            put_ties(one, readers, ties, case.id)
+        tags = _tag(module, marked)
+        lowered_calls = find_lowered_calls(module)
+    bodies: tuple[WholeFunction, ...] = ()
+    if marked is not None:
+        bodies = read_bodies(module, marked)
+        inside = [call for call in find_lowered_calls(marked) if any(call.tag in body for body in bodies)]
+        lowered_calls = (*lowered_calls, *inside)
+    dropped_calls = () if marked is None else find_dropped_calls(module, marked)
+    stores: tuple[RefStore, ...] = ()
+    if stored is not None and marked is not None:
+        tag_like(stored, marked)
+        stores = (*find_stores(marked, sites), *find_stores(stored, sites))
+    for one in (module, marked, stored):
+        if one is not None:
+            drop_call_names(one)
+    is_compared = marked is not None and refs.are_split
+    inputs = compute_input_names(case.function, specs)
+    parameters = _count_parameters(module)
+    return LoweredCase(
+        lowered=lowered,
+        text=module.operation.get_asm(enable_debug_info=True),
+        as_written=protect_as_written(module if marked is None else marked),
+        tags=tags,
+        outputs=_name_tokens(module) + compute_output_names(traced.out_info),
+        inputs=inputs,
+        parameters=tuple(range(parameters - len(inputs), parameters)),
+        mesh={axis: int(size) for axis, size in case.mesh.items()},
+        assignment=tuple(mesh.devices.flat),
+        traced_calls=traced_calls,
+        lowered_calls=lowered_calls,
+        dropped_calls=dropped_calls,
+        moved_refs=tuple(refs.moves),
+        as_lowered=protect_as_written(module if stored is None else stored) if is_compared else "",
+        ref_stores=tuple(dict.fromkeys(stores)),
+        refs_trouble=refs.describe_lack(traced.jaxpr)
+        or (trouble if refs.moves else "")
+        or ("the stores cannot be marked" if has_moved_stores and not stores else "")
+        or ("no program as written to compare with the lowered one" if refs.moves and not is_compared else ""),
+        bodies=bodies,
+        marked=marked,
+        readers=readers,
+        crossed_operands=tuple(sorted(order.crossed)),
+        trace_seconds=trace_seconds,
+        lower_seconds=perf_counter() - started - trace_seconds,
+    )
+
+
+def import_kernel_libraries() -> None:
+    """Imports jax-triton, Triton and the dialects that JAX imports late, once, before a worker forks. If one does not
+    import, the case that needs it reports that.
+    """
+    for name in ("jax_triton.triton_lib", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"):
+        with suppress(Exception):
+            importlib.import_module(name)
+
+
+def configure_locations(*folders: str) -> None:
+    """Makes locations reach the user's line, without frames of files in these folders (ligerdiag's own)."""
+    config: Any = jax.config
+    config.update("jax_include_full_tracebacks_in_locations", True)
+    config.update("jax_traceback_in_locations_limit", MAXIMUM_FRAMES)
+    for folder in folders:
+        source_info_util.register_exclusion(folder)
+
+
+def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
+    """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked; None if that
+    fails.
+    """
+    jax.clear_caches()
+    try:
+        with name_calls(find_kernel_primitives(), marks_stores=True):
+            return jitted.trace(*specs).lower(lowering_platforms=("cuda",)).compiler_ir("stablehlo")
+    except Exception as fault:
+        traceback.print_exception(fault)
+        return None
+    finally:
+        jax.clear_caches()
+
+
+def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> tuple[Any, str]:
+    """Returns the StableHLO module of a second trace, with snapshots and all calls and without Refs, and the reason why
+    Refs may be left.
+    """
+
+    def lower(*contexts: AbstractContextManager[Any], are_discharged: bool = True) -> tuple[Any, str]:
+        jax.clear_caches()
+        kernels = find_kernel_primitives()
+        with mark_intent(kernels, frozenset(intent.kernel_forms)), ExitStack() as stack:
+            faults = stack.enter_context(discharge_refs()) if are_discharged else ["the trace without Refs fails"]
+            for context in (name_calls(kernels, marks_stores=marks_stores), *contexts):
+                stack.enter_context(context)
+            lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
+        jax.clear_caches()
+        return lowered.compiler_ir("stablehlo"), next(iter(faults), "")
+
+    try:
+        return lower(lower_whole())
+    except Exception as fault:  # some `custom_partitioning` can be lowered only as its function on the shards
+        traceback.print_exception(fault)
+    try:
+        return lower()
+    except Exception as fault:
+        traceback.print_exception(fault)
+        return lower(are_discharged=False)
+
+
+def _tag(module: Any, marked: Any) -> int:
+    """Tags the module, and `marked` alike; returns the number of operations in the module."""
+    if marked is None:
+        return tag_operations(module)
+    tag_operations(marked)
+    return tag_like(module, marked)
+
+
+def convert_to_hlo(text: str) -> bytes:
+    """Returns a StableHLO module as a serialized HloProto; empty for an empty text, and if jaxlib cannot translate it."""
+    try:
+        return wrap_module(translate_to_hlo(text)) if text else b""
+    except Exception as fault:
+        traceback.print_exception(fault)
+        return b""
+
+
+def wrap_module(module: bytes) -> bytes:
+    """Returns the serialized HloModuleProto as field 1 of an HloProto."""
+    length, rest = bytearray(), len(module)
+    while rest > 0x7F:
+        length.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return b"\x0a" + bytes([*length, rest]) + module
+
+
+def _find_main(module: Any) -> Any:
+    return next(
+        view.operation
+        for view in module.body
+        if view.operation.name == "func.func" and ir.StringAttr(view.operation.attributes["sym_name"]).value == "main"
+    )
+
+
+def _count_parameters(module: Any) -> int:
+    """Returns the number of parameters of the entry function; constants that JAX hoists come before the arguments."""
+    return len(_find_main(module).regions[0].blocks[0].arguments)
+
+
+def _name_tokens(module: Any) -> tuple[str, ...]:
+    """Names the tokens that the entry function returns before the outputs, one for each kind of ordered effect. A token
+    depends on the values that its callbacks get.
+    """
+    results = ir.FunctionType(_find_main(module).attributes["function_type"].value).results
+    number = sum(str(result) == "!stablehlo.token" for result in results)
+    return ("ordered effects",) if number == 1 else tuple(f"ordered effects {n}" for n in range(number))
+
+
+@contextmanager
+def _blame_function(case: Case) -> Generator[None]:
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"triton\.")  # they would appear in the diagram of a fault
+            yield
+    except LigerdiagError:
+        raise
+    except Exception as fault:
+        kernel_fault = find_kernel_fault(fault)
+        if kernel_fault is not None:
+            sys.stdout.write(f"{kernel_fault.diagram}\n")
+            raise CompileError(f"a kernel of case `{case.id}` does not compile: {kernel_fault.message}") from fault
+        traceback.print_exception(fault)
+        said = explain_refs(fault) or " ".join(filter(None, (describe_fault(fault), explain_generation(fault))))
+        raise CaseError(f"the function of case `{case.id}` raises: {said}") from fault

@@ -1,0 +1,360 @@
+"""Records every bind of a kernel primitive while JAX traces, with the user's lines, and whether JAX keeps the order
+around it.
+
+In the body of a scan, a map or a remat, JAX traces the function under a `custom_vjp` or `custom_jvp` before it knows
+whether the body is differentiated. If it is, the rule (`fwd`, `jvp`) replaces the function, and the function's calls
+are in no program. Such a kernel call was not dropped: it was never meant to run. `watch_rules` finds these.
+"""
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import jax
+from jax.extend import source_info_util
+
+from ligerdiag.artifacts.artifact import ANY_OPERAND, LoneCall
+from ligerdiag.compile.lowering.jax_versions import get_type, is_reference
+from ligerdiag.compile.lowering.tags import read_call_name
+from ligerdiag.errors import is_project_file
+from ligerdiag.model.findings import SourceLine
+
+_LIBRARIES = ("jax_triton", "jax._src.pallas")
+"""Packages through which a user calls a kernel."""
+
+
+type Lines = tuple[tuple[str, int], ...]
+"""(file, line) of the user's frames, innermost first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedCall:
+    """A kernel call of the program, which may not reach XLA."""
+
+    kernel: str
+    primitive: str
+    operands: int
+    outputs: int
+    lines: Lines
+    function: str
+    """Name of the innermost frame's function."""
+    whole_stack: bool = False
+    """Whether `lines` come from Python's stack, because JAX's traceback has no frame of the user's: they then continue
+    beyond the traced function.
+    """
+    site: SourceLine | None = None
+    """Python's innermost line of the user's code that makes the call. JAX's `lines` are those of the forward pass, even
+    for a call by the backward function of a `custom_vjp`. None if a rule of JAX's binds again.
+    """
+    name_stack: str
+    traced: bool
+    outputs_used: bool
+    operand_used_later: bool
+    alone: LoneCall | None = None
+    """The custom call that XLA would get, if the call's outputs are unused; None also if it could not be made."""
+    repeated: tuple[tuple[int, ...], ...] = ()
+    """Numbers of the operands that are one `Ref`, for each `Ref` that is passed several times."""
+    name: str = ""
+    """Its name in the trace, see `call_names`; may be empty."""
+
+    def is_same(self, other: "TracedCall") -> bool:
+        """Whether it is the same call of the user's code: by name, otherwise by kernel and lines."""
+        if self.name and other.name:
+            return self.name == other.name
+        return (self.kernel, self.lines) == (other.kernel, other.lines)
+
+
+_library: Any = jax
+
+
+_RULES = ((_library.custom_vjp, "fwd"), (_library.custom_jvp, "jvp"))
+"""Class, and the attribute with the rule that replaces the function."""
+
+
+@dataclass(slots=True, eq=False)
+class RuleCall:
+    """One call of a function with a rule of its own."""
+
+    replaced: bool = False
+    """Whether its rule was traced."""
+
+
+_inside: ContextVar[tuple[RuleCall, ...]] = ContextVar("inside", default=())
+
+
+def find_rule_calls() -> tuple[RuleCall, ...]:
+    """Returns the calls whose function, not rule, is being traced; outermost first."""
+    return _inside.get()
+
+
+@contextmanager
+def watch_rules() -> Generator[None]:
+    """Notes inside the context which functions are traced, and which rules."""
+    with ExitStack() as stack:
+        for kind, rule in _RULES:
+            stack.enter_context(_watched_rule(kind, rule))
+        yield
+
+
+@contextmanager
+def _watched_rule(kind: Any, rule: str) -> Generator[None]:
+    original = kind.__call__
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **keywords: Any) -> Any:
+        if getattr(self, rule, None) is None:
+            return original(self, *args, **keywords)  # its own error says that the rule is missing
+        made = RuleCall()
+        twin: Any = object.__new__(kind)
+        twin.__dict__.update(self.__dict__)
+        twin.fun = _mark_function(self.fun, made)
+        setattr(twin, rule, _mark_rule(getattr(self, rule), made))
+        return original(twin, *args, **keywords)
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = original
+
+
+def _mark_function(function: Any, made: RuleCall) -> Any:
+    @functools.wraps(function)
+    def marked(*args: Any, **keywords: Any) -> Any:
+        token = _inside.set((*_inside.get(), made))
+        try:
+            return function(*args, **keywords)
+        finally:
+            _inside.reset(token)
+
+    return marked
+
+
+def _mark_rule(rule: Any, made: RuleCall) -> Any:
+    @functools.wraps(rule)
+    def marked(*args: Any, **keywords: Any) -> Any:
+        made.replaced = True
+        return rule(*args, **keywords)
+
+    return marked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bind:
+    """A kernel call as traced, whether or not it reaches XLA."""
+
+    call: TracedCall
+    primitive: Any
+    params: Mapping[str, Any]
+    avals: tuple[Any, ...]
+    """Types of its operands."""
+    rule_calls: tuple[RuleCall, ...]
+    """The calls with a rule of their own in whose functions the bind happened."""
+    for_shapes: bool
+    """Whether `jax.eval_shape` traced it."""
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a rule replaced the function in which the bind happened."""
+        return any(call.replaced for call in self.rule_calls)
+
+
+@contextmanager
+def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
+    """Records every bind of the primitives inside the context."""
+    binds: list[Bind] = []
+
+    def wrap(primitive: Any, bind: Any) -> Any:
+        def recorded(*args: Any, **params: Any) -> Any:
+            results = bind(*args, **params)
+            source_info: Any = source_info_util.current()
+            lines, function = read_traceback(source_info.traceback)
+            whole_stack = not lines  # Pallas binds in a function of its own, where JAX's traceback starts again
+            if whole_stack:
+                lines, function = _read_stack()
+            types = tuple(get_type(arg) for arg in args)
+            call = TracedCall(
+                kernel=compute_kernel_name(params),
+                primitive=primitive.name,
+                operands=len(args),
+                outputs=(len(results) if primitive.multiple_results else 1) + sum(map(is_reference, types)),
+                lines=lines,
+                function=function,
+                whole_stack=whole_stack,
+                site=_find_site(),
+                name_stack="",
+                traced=False,
+                outputs_used=False,
+                operand_used_later=True,
+                name=read_call_name(source_info.name_stack),
+            )
+            binds.append(
+                Bind(
+                    call=call,
+                    primitive=primitive,
+                    params=params,
+                    avals=types,
+                    rule_calls=find_rule_calls(),
+                    for_shapes=_is_for_shapes(),
+                )
+            )
+            return results
+
+        return recorded
+
+    for primitive in primitives:
+        primitive.bind = wrap(primitive, primitive.bind)
+    try:
+        with watch_rules():
+            yield binds
+    finally:
+        for primitive in primitives:
+            del primitive.bind
+
+
+def compute_kernel_name(params: Mapping[str, Any]) -> str:
+    """Returns the name of the Python function of a Triton kernel, under its decorators, or of a Pallas kernel."""
+    kernel = params.get("fn")
+    while kernel is not None:
+        name = getattr(kernel, "__name__", None)
+        if isinstance(name, str):
+            return name
+        kernel = getattr(kernel, "fn", None)
+    debug_info = getattr(params.get("jaxpr"), "debug_info", None)
+    older = params.get("name_and_src_info")
+    return str(
+        getattr(debug_info, "func_name", None) or getattr(older, "name", None) or params.get("name") or "unknown"
+    )
+
+
+def read_traceback(traceback: Any) -> tuple[Lines, str]:
+    """Returns the user's frames in JAX's traceback, and the name of the innermost one's function."""
+    frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
+    return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
+
+
+def _is_for_shapes() -> bool:
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name == "eval_shape" and not is_project_file(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _read_stack() -> tuple[Lines, str]:
+    lines: list[tuple[str, int]] = []
+    function = ""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if is_project_file(frame.f_code.co_filename):
+            function = function or frame.f_code.co_name
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines), function
+
+
+def _find_site() -> SourceLine | None:
+    """Returns the user's line that calls the kernel primitive's library; None if JAX binds by itself."""
+    frame = inspect.currentframe()
+    through_library = False
+    while frame is not None:
+        code = frame.f_code
+        if is_project_file(code.co_filename):
+            return (
+                SourceLine(file=code.co_filename, line=frame.f_lineno, function=code.co_qualname)
+                if through_library
+                else None
+            )
+        module = str(frame.f_globals.get("__name__", ""))
+        through_library = through_library or module.startswith(_LIBRARIES)
+        frame = frame.f_back
+    return None
+
+
+@dataclass(slots=True)
+class TracedOrder:
+    """Notes on the order of operations in one trace."""
+
+    crossed: set[int] = field(default_factory=set[int])
+    """Operands of kernels for which JAX moved an operation to the other side of the call; `ANY_OPERAND` for calls of
+    functions with kernels.
+    """
+
+
+@contextmanager
+def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
+    """Yields a note of whether JAX changes the order around a kernel in anything that is traced inside the context.
+
+    Before 0.6.2, JAX sorts the operations of a function that it differentiates or splits by their dependences, not by
+    the time of tracing. The order means nothing to JAX, but a kernel that overwrites its operand is then read
+    differently.
+    """
+    evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
+    order, numbers = TracedOrder(), count()
+    make, sort = evaluation.new_eqn_recipe, evaluation.toposort
+    if next(iter(inspect.signature(make).parameters)) != "in_tracers":  # this JAX numbers them itself
+        yield order
+        return
+
+    def numbered(*args: Any, **words: Any) -> Any:
+        return make(*args, **words)._replace(eqn_id=next(numbers))
+
+    def watched(tracers: Any) -> Any:
+        found = sort(tracers)
+        recipes = {id(one.recipe): one.recipe for one in found if hasattr(one.recipe, "eqn_id")}
+        order.crossed.update(_find_crossed(list(recipes.values()), primitives))
+        return found
+
+    evaluation.new_eqn_recipe, evaluation.toposort = numbered, watched
+    try:
+        yield order
+    finally:
+        evaluation.new_eqn_recipe, evaluation.toposort = make, sort
+
+
+def _find_crossed(recipes: Sequence[Any], primitives: Sequence[Any]) -> Iterator[int]:
+    """Yields the operands that a kernel call shares with an operation that was traced before the call and comes after
+    it, or the reverse. An operation without a number may have been traced at any time.
+    """
+    for place, kernel in enumerate(recipes):
+        if not _calls(kernel.primitive, kernel.params, primitives):
+            continue
+        operands = [_identify(one) for one in kernel.in_tracers]
+        for other_place, other in enumerate(recipes):
+            ids = kernel.eqn_id, other.eqn_id
+            if other is kernel or (
+                all(isinstance(one, int) for one in ids) and (place < other_place) == (ids[0] < ids[1])
+            ):
+                continue
+            used = {_identify(one) for one in other.in_tracers}
+            shared = [number for number, operand in enumerate(operands) if operand in used]
+            yield from shared if kernel.primitive in primitives or not shared else (ANY_OPERAND,)
+
+
+def _identify(tracer: Any) -> int:
+    """Returns the identity of the value: a constant has a tracer for each use."""
+    value = getattr(tracer.recipe, "val", None)
+    return id(tracer) if value is None else id(value)
+
+
+def _calls(primitive: Any, params: Mapping[str, Any], primitives: Sequence[Any]) -> bool:
+    """Whether it is a kernel call, or calls a function with one."""
+    return primitive in primitives or any(
+        _calls(equation.primitive, equation.params, primitives)
+        for jaxpr in list_jaxprs(params)
+        for equation in jaxpr.eqns
+    )
+
+
+def list_jaxprs(params: Mapping[str, Any]) -> Iterator[Any]:
+    """Lists the jaxprs that an equation with these parameters calls."""
+    core: Any = importlib.import_module("jax._src.core")
+    listing: Callable[[Any], Iterator[Any]] = core.jaxprs_in_params
+    return iter(listing(params))

@@ -1,0 +1,365 @@
+"""Judges the files of one module, or one artifact, within its budget of memory and time.
+
+A kernel's hidden writes are replayed afterwards, separately, within a budget derived from an estimate: a judgement
+never waits for numbers, and stands when they fail.
+"""
+
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from ligerdiag.artifacts.artifact import Artifact, list_artifact_files, load_artifact
+from ligerdiag.dumps.content import BudgetError, compute_allowance, compute_seconds, limit_memory, limit_time
+from ligerdiag.dumps.find import ModuleFiles, count_modules
+from ligerdiag.dumps.load import (
+    LoadedModule,
+    NoScheduleError,
+    Translate,
+    load_launches,
+    load_module,
+    may_hold_buffers,
+    may_hold_kernels,
+)
+from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.effects.isolated import read_modules_isolated
+from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error, describe_fault
+from ligerdiag.hlo.module import HloModule
+from ligerdiag.inspection.compilation import (
+    Analysed,
+    InspectionWords,
+    analyse_artifact,
+    analyse_compilation,
+    shares_bytes,
+)
+from ligerdiag.inspection.coverage import UNKNOWN_ORDER, Compilation, are_tags_used, join_inspections
+from ligerdiag.model.findings import Replay, ReplayState, Verdict
+from ligerdiag.model.report import Identity, Inspection, Judged, refuse, refuse_for_bug
+from ligerdiag.replay.replay_worker import Bounds
+
+if TYPE_CHECKING:
+    from ligerdiag.replay.dump_replay import DumpPlan
+
+UNKNOWN_TARGET = "unknown target"
+"""Name of the target if neither file names nor provenance give one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectionRequest:
+    """How to inspect modules."""
+
+    timeout: float | None = None
+    """Seconds of processor time for one module; None derives it from the files' size."""
+    declared: tuple[DeclaredEffects, ...] = ()
+    """Declared effects for operands with unknown effects."""
+    neighbourhoods: bool = False
+    """Also compute which instructions read the values that kernels overwrite."""
+    view: bool = False
+    """Also compute the drawing of an HTML report."""
+    replay: bool = False
+    """Replay hidden writes, within the bounds."""
+    bounds: Bounds = field(default_factory=Bounds)
+    seed: int = 0
+    """Seed of the random arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleOutcome:
+    """The outcome of one module or artifact."""
+
+    judged: Judged | None = None
+    """None if there is nothing to report."""
+    notes: tuple[str, ...] = ()
+    """Notes on files that were found and are not judged."""
+    is_idle: bool = False
+    """It has no custom calls, and no values that are known to share bytes."""
+    modules: int = 0
+    """Number of modules in the file, if requested."""
+    lacks_buffers: bool = False
+    """It is idle, and has no readable buffer assignment: whether values share bytes is unknown."""
+    is_over_budget: bool = False
+    """It exceeded its memory or time, and ended the process that was reading it."""
+    replay: Replay | None = None
+    """Its numbers, or why there are none; None if none were requested, or there is no hidden write."""
+    replay_seconds: float = 0.0
+    """Seconds of processor time for a pending replay; 0 if there is none."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ModuleInspector:
+    """Inspects one module or artifact after another, in this process."""
+
+    request: InspectionRequest
+    translate: Translate
+    effects_cache: Path
+    _plan: "DumpPlan | None" = None
+    """Replay plan of the last module, if it has one."""
+
+    @property
+    def _words(self) -> InspectionWords:
+        return InspectionWords(
+            effects_cache=self.effects_cache,
+            declared=self.request.declared,
+            neighbourhoods=self.request.neighbourhoods,
+            view=self.request.view,
+        )
+
+    def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
+        """Judges a module of a dump. Its report contains any fault."""
+        notes: list[str] = []
+        identity = describe_module(files)
+        try:
+            with self._limit(_list_sources(files), identity.id):
+                may_hold = may_hold_kernels(files)
+        except BudgetError as error:
+            return ModuleOutcome(judged=refuse(identity, error), is_over_budget=True)
+        except Exception as fault:
+            return ModuleOutcome(judged=refuse_for_bug(identity, fault))
+        if not may_hold:
+            outcome = self._look_at_storage(files)
+            if outcome.is_idle:
+                return outcome
+
+        def look() -> _Seen:
+            loaded = load_module(files, self.translate)
+            notes.extend(loaded.notes)
+            return self._inspect_loaded(loaded)
+
+        try:
+            outcome = self._look_within(_list_sources(files), [identity], look)
+        except NoScheduleError as error:
+            if files.is_guess:
+                return ModuleOutcome(notes=(f"{error}: not inspected",))
+            outcome = ModuleOutcome(judged=refuse(identity, error))
+        return replace(outcome, notes=tuple(notes))
+
+    @contextmanager
+    def _limit(self, sources: Sequence[Path], name: str) -> Generator[None]:
+        """Allows the memory and the time of those files; BudgetError with that name above them."""
+        seconds = self.request.timeout or compute_seconds(sources)
+        with limit_memory(compute_allowance(sources), name), limit_time(seconds, name):
+            yield
+
+    def count_modules(self, path: Path) -> ModuleOutcome:
+        """Counts the modules of a file that may hold several; one where it cannot be read, which says so when judged."""
+        counted = 1
+        try:
+            with limit_memory(compute_allowance((path,)), path.name), limit_time(compute_seconds((path,)), path.name):
+                counted = count_modules(path)
+        except BudgetError:
+            return ModuleOutcome(is_over_budget=True)
+        except (ArtifactError, OSError):
+            pass
+        return ModuleOutcome(modules=counted)
+
+    def _look_at_storage(self, files: ModuleFiles) -> ModuleOutcome:
+        """Inspects a module without custom calls: its outcome is idle, unless values share bytes.
+
+        An unreadable module is no error here: it contains no kernel.
+        """
+        identity, missing = describe_module(files), ModuleOutcome(is_idle=True, lacks_buffers=True)
+        sources = _list_sources(files)
+        try:
+            with self._limit(sources, identity.id):
+                if not may_hold_buffers(files):
+                    return missing
+                loaded = load_module(files, self.translate, alone=True)
+                if loaded.buffers is None:
+                    return missing
+                return ModuleOutcome(is_idle=not shares_bytes(loaded.optimized, loaded.buffers))
+        except LigerdiagError as error:
+            note = f"it is unknown whether values share bytes in `{identity.id}`: {describe_error(error)}"
+            return replace(missing, notes=(note,), is_over_budget=isinstance(error, BudgetError))
+        except Exception as fault:
+            return ModuleOutcome(judged=refuse_for_bug(identity, fault))
+
+    def inspect_artifact(self, directory: Path) -> ModuleOutcome:
+        """Judges an artifact. Its report contains any fault."""
+        identities = [describe_artifact(directory)]
+
+        def look() -> _Seen:
+            artifact = load_artifact(directory)
+            made = artifact.provenance
+            identities.append(replace(identities[0], id=made.case_id, target=made.target, toolchain=made.toolchain))
+            analysed = analyse_artifact(artifact, is_foreign=True, **self._words)
+            return _Seen(inspection=analysed.inspection, analysed=analysed, artifact=artifact)
+
+        return self._look_within(_list_sources(directory), identities, look)
+
+    def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
+        """Runs the pending replay of this module, in this many seconds of processor time.
+
+        Its record contains any fault.
+        """
+        from ligerdiag.replay.dump_replay import draw_parameters, load_snapshot, replay_dump
+
+        plan, self._plan = self._plan, None
+        if plan is None:
+            return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason="there is nothing to replay"))
+        name = subject.id if isinstance(subject, ModuleFiles) else subject.name
+        snapshots = subject.arguments if isinstance(subject, ModuleFiles) else ()
+        program, notes = plan.programs.program, list[str]()
+        try:
+            kernels = read_modules_isolated(plan.sources, self.effects_cache)
+            with limit_memory(plan.memory, name), limit_time(seconds, name):
+                if snapshots:
+                    arguments = load_snapshot(snapshots[0], program)
+                    notes.append(f"`{name}` is replayed on the arguments in `{snapshots[0].name}`")
+                else:
+                    arguments = draw_parameters(program, self.request.seed)
+                replay = replay_dump(plan, arguments, kernels)
+        except LigerdiagError as error:
+            failed = Replay(state=ReplayState.FAILED, reason=describe_error(error))
+            return ModuleOutcome(replay=failed, is_over_budget=isinstance(error, BudgetError))
+        except Exception as fault:
+            traceback.print_exception(fault)
+            replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
+        return ModuleOutcome(replay=replay, notes=tuple(notes))
+
+    def _look_within(
+        self, sources: Sequence[Path], identities: Sequence[Identity], look: "Callable[[], _Seen]"
+    ) -> ModuleOutcome:
+        """Runs `look` within the budget of those files.
+
+        identities: the best description comes last; `look` may add one.
+        """
+        started, name = perf_counter(), identities[0].id
+        self._plan = None
+        try:
+            with self._limit(sources, name):
+                seen = look()
+        except NoScheduleError:
+            raise
+        except LigerdiagError as error:
+            return ModuleOutcome(judged=refuse(identities[-1], error), is_over_budget=isinstance(error, BudgetError))
+        except Exception as fault:
+            return ModuleOutcome(judged=refuse_for_bug(identities[-1], fault))
+        inspection = replace(seen.inspection, written=(), meant={})  # no report shows these
+        outcome = ModuleOutcome(
+            judged=Judged(identity=identities[-1], result=inspection, seconds=perf_counter() - started)
+        )
+        is_wrong = seen.analysed is not None and bool(seen.analysed.context.shared)
+        if not self.request.replay or not (inspection.coverage.hidden_writes or is_wrong):
+            return outcome
+        return self._plan_within(sources, name, seen, outcome)
+
+    def _plan_within(self, sources: Sequence[Path], name: str, seen: "_Seen", outcome: ModuleOutcome) -> ModuleOutcome:
+        """Returns the outcome with a replay plan, or with the reason for none."""
+        import_module("ligerdiag.replay.dump_replay")  # what that imports is not the module's to pay
+
+        try:
+            with self._limit(sources, name):
+                plan = _plan_replay(seen, self.request.bounds)
+        except LigerdiagError as error:
+            return replace(
+                outcome,
+                replay=Replay(state=ReplayState.FAILED, reason=str(error)),
+                is_over_budget=isinstance(error, BudgetError),
+            )
+        except Exception as fault:
+            traceback.print_exception(fault)
+            return replace(outcome, replay=Replay(state=ReplayState.FAILED, reason=describe_fault(fault)))
+        if isinstance(plan, Replay):
+            return replace(outcome, replay=plan)
+        self._plan = plan
+        return replace(outcome, replay_seconds=self.request.timeout or plan.seconds)
+
+    def _inspect_loaded(self, loaded: LoadedModule) -> "_Seen":
+        launches = load_launches(loaded.files.optimized[0])
+
+        def inspect(program: HloModule | None) -> Analysed:
+            compilation = Compilation(
+                name=loaded.files.id,
+                program=program,
+                as_written=False,
+                is_numbered=loaded.is_numbered,
+                optimized=loaded.optimized,
+                buffers=loaded.buffers,
+                output_names=(),
+                notes=(*loaded.notes, *launches.notes),
+                thunks=launches.thunks,
+                command_order=launches.command_order,
+            )
+            return analyse_compilation(compilation, **self._words)
+
+        all_analysed = [inspect(program) for program in loaded.programs or (None,)]
+        joined = join_inspections([one.inspection for one in all_analysed])
+        return _Seen(inspection=joined, analysed=all_analysed[0] if len(all_analysed) == 1 else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Seen:
+    """One module, judged."""
+
+    inspection: Inspection
+    analysed: Analysed | None
+    """None if the module is judged as several programs."""
+    artifact: Artifact | None = None
+
+
+def _plan_replay(seen: _Seen, bounds: Bounds) -> "DumpPlan | Replay":
+    """Returns the replay plan, or the reason for none."""
+    from ligerdiag.replay.dump_replay import join_programs, plan_dump
+    from ligerdiag.replay.ops.scope import NotCoveredError
+    from ligerdiag.replay.runs.case_run import load_programs
+
+    missing = _describe_missing(seen)
+    if missing:
+        return Replay(state=ReplayState.NOT_DONE, reason=missing)
+    assert seen.analysed is not None
+    compilation, context = seen.analysed.compilation, seen.analysed.context
+    unknown = {name for name, verdict in seen.inspection.outputs.items() if verdict is Verdict.UNKNOWN}
+    try:
+        if seen.artifact is None:
+            assert compilation.buffers is not None
+            names = tuple(seen.inspection.outputs)
+            return plan_dump(
+                join_programs(context.program, context.optimized, compilation.buffers, names), bounds, unknown
+            )
+        assert compilation.program is not None
+        if compilation.as_written and not are_tags_used(compilation, compilation.program):
+            raise NotCoveredError("the program's tags are unreliable, so the order of its operations is unknown")
+        return plan_dump(load_programs(seen.artifact), bounds)
+    except NotCoveredError as error:
+        return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+
+
+def _describe_missing(seen: _Seen) -> str:
+    """Returns what a dump lacks for a replay; empty if it lacks nothing."""
+    if seen.analysed is None:
+        return UNKNOWN_ORDER
+    compilation = seen.analysed.compilation
+    if not compilation.optimized.is_scheduled:
+        return "the module has no schedule"
+    if compilation.program is None:
+        return "there is no module from before the optimizations, so it is unknown what the program computes"
+    if compilation.buffers is None:
+        return "there is no consistent buffer assignment, so it is unknown in which bytes the schedule computes"
+    return ""
+
+
+def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Path) -> float:
+    """Returns the seconds of processor time for a module, or for the artifact in a directory, without its replay."""
+    seconds = request.timeout or compute_seconds(_list_sources(subject))
+    return 2 * seconds if request.replay else seconds  # a replay is planned within as much once more
+
+
+def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
+    """Returns the files whose size determines a module's budget."""
+    if isinstance(subject, ModuleFiles):
+        return (*subject.optimized[:1], *subject.program[:1])
+    return list_artifact_files(subject)
+
+
+def describe_module(files: ModuleFiles) -> Identity:
+    """Returns the description of a module from its file names."""
+    return Identity(id=files.id, target=files.target or UNKNOWN_TARGET, artifact=str(files.optimized[0]))
+
+
+def describe_artifact(directory: Path) -> Identity:
+    """Returns the same of an artifact: its folder."""
+    return Identity(id=str(directory), target=UNKNOWN_TARGET, artifact=str(directory))

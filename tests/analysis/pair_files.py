@@ -1,0 +1,123 @@
+"""Pairs of a program and a schedule as HLO text, with the verdicts that are expected of them.
+
+A file of `pairs/` begins with a sentence that says what it shows. `// program` and `// schedule` stand for the first line of
+a module. A schedule may have a name (`// schedule: the reader first`) and a line `// buffers: h@0, f{1}@16` with offsets in
+one allocation; a value that the line does not name has bytes of its own. The schedule ends with
+`// expect: sums fresh, y stale`, which names the elements of the root. `// from a dump` says that the modules have our
+tags and were not compiled here.
+
+Consecutive lines `// either NAME: copied = pred[] copy(p); q = pred[] not(copied)` are alternatives: one case for each, with
+this text in their place. A program that has alternatives, too, has them by the same names.
+
+An instruction named `y_ld3` has the op_name of an operation with the tag 3, as in a module that XLA makes of a tagged
+program. An instruction that a pass made may have the op_name and not the name; its text says so. A kernel is a custom call,
+and `by_hand.EFFECTS` says what its target does to its operands.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.write_correspondence import TracedKernel
+from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.parse import parse_hlo
+from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.xla_pb2 import HloProto
+from tests.analysis.by_hand import judge_modules
+from tests.hlo.placing import place, read_text
+
+FOLDER = Path(__file__).parent / "pairs"
+_SECTION = re.compile(r"^// (program|schedule)\b:? *(.*)\n", re.MULTILINE)
+_BUFFERS = re.compile(r"^// buffers: (.*)\n", re.MULTILINE)
+_PLACE = re.compile(r"([^\s,@]+(?:\{[\d,]*\})?)@(\d+)")
+_EXPECT = re.compile(r"^// expect: (.*)\n", re.MULTILINE)
+_EITHER = re.compile(r"^ *// either ([^:]+): (.*)\n", re.MULTILINE)
+_TAG = re.compile(r"_(ld\d+)\b")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    sentence: str
+    program: str
+    schedule: str
+    offsets: Mapping[str, int]
+    """In bytes, by the name of a value."""
+    canonicalized: bool
+    """As from a dump."""
+    expected: Mapping[str, str]
+    """Verdict by the name of an output, in the order of the outputs."""
+
+
+@cache
+def load_pairs(name: str) -> Mapping[str, Pair]:
+    """Returns the pairs of a file by the names of the schedule and of the alternative."""
+    sentence, *parts = _SECTION.split((FOLDER / f"{name}.hlo").read_text())
+    kind, _, program, *schedules = parts
+    assert kind == "program"
+    pairs: dict[str, Pair] = {}
+    for kind, label, text in zip(schedules[::3], schedules[1::3], schedules[2::3], strict=True):
+        assert kind == "schedule"
+        (expected,) = _EXPECT.findall(text)
+        for alternative in dict(_EITHER.findall(text) or _EITHER.findall(program)) or ("",):
+            found = ", ".join(one for one in (label, alternative) if one)
+            assert found not in pairs, f"{name} has two schedules {found!r}"
+            pairs[found] = Pair(
+                sentence=" ".join(sentence.replace("//", "").split()),
+                program=f"HloModule f\n{choose(program, alternative)}",
+                schedule=f"HloModule f, is_scheduled=true\n{choose(text, alternative)}",
+                offsets={value: int(at) for line in _BUFFERS.findall(text) for value, at in _PLACE.findall(line)},
+                canonicalized="// from a dump\n" in text,
+                expected={
+                    output: verdict for output, _, verdict in (one.partition(" ") for one in expected.split(", "))
+                },
+            )
+    return pairs
+
+
+def choose(text: str, alternative: str) -> str:
+    """Returns the text with the lines of this alternative, and without those of others."""
+    return _EITHER.sub(lambda found: found[2].replace("; ", "\n") + "\n" if found[1] == alternative else "", text)
+
+
+def judge_pair(name: str, label: str = "", *, traced: tuple[TracedKernel, ...] = ()) -> Context:
+    """traced: the kernel calls that tracing has seen, where they are asked."""
+    pair = load_pairs(name)[label]
+    return judge_modules(*read_pair(pair), *pair.expected, traced=traced, canonicalized=pair.canonicalized)
+
+
+def read_pair(pair: Pair) -> tuple[bytes, bytes]:
+    """Returns the program and the schedule, each an HloProto."""
+    program, schedule = read_text(pair.program), HloProto.FromString(place(pair.schedule, pair.offsets))
+    define_loop_state(schedule)
+    return add_tags(program), add_tags(schedule)
+
+
+def define_loop_state(proto: HloProto) -> None:
+    """Lists the slices of loops and of the parameters of their bodies and conditions, as XLA does."""
+    module, buffers = parse_hlo(proto.SerializeToString())
+    assert buffers is not None
+    positions, assignment = Positions(module, buffers), proto.buffer_assignment
+    for loop in [one for one in module.instructions if one.opcode == "while"]:
+        called = [module.computations[number] for number in loop.called_computations]
+        for state in (loop, *(one for computation in called for one in computation.parameters)):
+            for index, number in zip(iterate_leaves(state.shape), positions.locate(state), strict=True):
+                assert number is not None
+                same = buffers.slices[number]
+                buffer = assignment.logical_buffers.add(id=len(assignment.logical_buffers) + 1, size=same.size)
+                buffer.defined_at.instruction_id = state.id
+                buffer.defined_at.shape_index.extend(index)
+                allocation = next(one for one in assignment.buffer_allocations if one.index == same.allocation)
+                allocation.assigned.add(logical_buffer_id=buffer.id, offset=same.offset, size=same.size)
+
+
+def add_tags(proto: HloProto) -> bytes:
+    """Gives an instruction with a tag in its name the op_name that has the tag, unless its text gives another."""
+    for computation in proto.hlo_module.computations:
+        for instruction in computation.instructions:
+            found = _TAG.search(instruction.name)
+            if found and not instruction.metadata.op_name:
+                instruction.metadata.op_name = f"f/{instruction.opcode}#{found[1]}"
+    return proto.SerializeToString()
