@@ -16,12 +16,12 @@ from typing import Final
 
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.writes import Frames, HiddenWrite, list_entered
-from ligerdiag.hlo.dataflow import Dataflow, Position, Through, search, takes_operands_apart
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, is_operandwise, search
 from ligerdiag.hlo.fixed_values import PRED, surely_runs
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
-_WAYS = Through(
+_CALL_PATHS = PassThrough(
     bitcasts=True,
     barriers=True,
     tuples=True,
@@ -134,7 +134,7 @@ class _Inputs:
     _known: dict[int, frozenset[Argument]] = field(default_factory=dict[int, frozenset[Argument]])
 
     def __post_init__(self) -> None:
-        self._flow = Dataflow(self.module, _WAYS)
+        self._flow = Dataflow(self.module, _CALL_PATHS)
 
     def find(self, caller: HloInstruction) -> frozenset[Argument]:
         """Returns the arguments that the predicate of a conditional or loop depends on."""
@@ -155,6 +155,6 @@ class _Inputs:
         if sources or value.opcode == "parameter":
             return sources
         operands = value.operands
-        if index and takes_operands_apart(value):
+        if index and is_operandwise(value):
             operands = operands[index[-1] : index[-1] + 1]
         return [(operand, leaf) for operand in operands for leaf in iterate_leaves(operand.shape)]

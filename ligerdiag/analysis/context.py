@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from ligerdiag.analysis.belief import Belief, compute_belief, is_partitioned
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator, Rounding, find_unrelated
 from ligerdiag.analysis.evaluation.carriers import (
     Carriers,
     carry_displaced,
     compute_carried,
     compute_carriers,
-    find_lost,
+    find_lost_carriers,
 )
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.label_memory import Actual, ActualWrite, Places
@@ -21,22 +21,21 @@ from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
 from ligerdiag.analysis.evaluation.memory_uses import Accesses, find_accesses
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations, Rounding, find_unrelated
 from ligerdiag.analysis.lost_refs import LostRef
 from ligerdiag.analysis.provenance import Retagged
 from ligerdiag.analysis.races import find_concurrency
+from ligerdiag.analysis.tag_trust import TagTrust, compute_tag_trust, is_spmd_partitioned
 from ligerdiag.analysis.value_flow import FollowedWrites, follow_writes
-from ligerdiag.analysis.verdict.conditional_calls import judge_results
 from ligerdiag.analysis.verdict.reads import judge_reads
-from ligerdiag.analysis.verdict.schedule_alone import MixedUp
-from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone
+from ligerdiag.analysis.verdict.schedule_alone import MixedUpDonations
+from ligerdiag.analysis.verdict.verdicts import ReadVerdict, Verdicts, judge, judge_alone, judge_conditional_results
 from ligerdiag.analysis.write_correspondence import (
     Matching,
     TracedKernel,
     VanishedCall,
-    adopt_foreign,
+    assign_unmatched_calls,
     find_conditional,
-    find_same,
+    find_identical,
     find_vanished,
     match_writes,
 )
@@ -78,14 +77,14 @@ class Context(EvaluatedPair):
     accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
     """HiddenWrite index to the reads around it, if no program says which version each of them means."""
     refuted: frozenset[int] = frozenset()
-    """Ids of optimized instructions whose tags contradict their operands (see `belief`)."""
+    """Ids of optimized instructions whose tags contradict their operands (see `tag_trust`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, according to the trace."""
     repeated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict[int, tuple[tuple[int, ...], ...]])
     """Tag of a kernel's custom call to the numbers of operands that are one `Ref`, for each such `Ref`, according to
     the trace.
     """
-    mixed_up: MixedUp | None = None
+    mixed_up: MixedUpDonations | None = None
     lost_refs: tuple[LostRef, ...] = ()
     """Kernel calls and stores that JAX lost before XLA got the program."""
     moved_refs: tuple[MovedRef, ...] = ()
@@ -93,7 +92,7 @@ class Context(EvaluatedPair):
     shared: tuple[SharedBytes, ...] = ()
     """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
     derived: frozenset[str] = frozenset()
-    """Outputs whose intended value differs from plain program order (derivatives, in a folded program)."""
+    """Outputs whose intended value differs from plain program order (derivatives, in a canonicalized program)."""
 
     @cached_property
     def followed(self) -> FollowedWrites:
@@ -120,8 +119,8 @@ def compute_context(
     output_names: tuple[str, ...],
     traced_calls: tuple[TracedKernel, ...],
     retagged: Retagged | None = None,
-    folded: bool = False,
-    belief: Belief | None = None,
+    canonicalized: bool = False,
+    tag_trust: TagTrust | None = None,
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
     is_assigned: bool = True,
@@ -129,21 +128,22 @@ def compute_context(
 ) -> Context:
     """Runs every analysis on one compilation.
 
-    retagged: the source of both modules' tags, if it is not the compile worker. folded: MLIR has folded `program`.
-    belief: how far to trust the tags of a foreign optimized module, which lacks the refuted ones. thunks and
-    command_order: see `races`. is_assigned: the buffers are XLA's own assignment. crossed_operands: operands of kernels
-    around whose calls the program's order is not the author's; nothing that depends on these writes is decided.
+    retagged: the source of both modules' tags, if it is not the compile worker. canonicalized: MLIR's canonicalizer has
+    changed `program`. tag_trust: how far to trust the tags of a foreign optimized module, which lacks the refuted ones.
+    thunks and command_order: see `races`. is_assigned: the buffers are XLA's own assignment. crossed_operands: operands
+    of kernels around whose calls the program's order is not the author's; nothing that depends on these writes is
+    decided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
     writes = find_hidden_writes(program, effects_of, broken.find_in_program(optimized))
     candidates: Mapping[TagPath, tuple[TagPath, ...]] = retagged.ambiguous if retagged is not None else {}
     matching = match_writes(writes, optimized, positions, effects_of, candidates, broken=broken)
-    if matching.foreign:
-        writes = (*writes, *_find_foreign_writes(optimized, writes, matching, effects_of, broken))
-        matching = adopt_foreign(matching, writes, positions)
-    crossed = frozenset(write.index for write in writes if {write.operand, ANY_OPERAND} & crossed_operands)
-    matching = find_conditional(replace(matching, crossed=crossed), writes, optimized)
+    if matching.unmatched:
+        writes = (*writes, *_find_unmatched_writes(optimized, writes, matching, effects_of, broken))
+        matching = assign_unmatched_calls(matching, writes, positions)
+    order_unknown = frozenset(write.index for write in writes if {write.operand, ANY_OPERAND} & crossed_operands)
+    matching = find_conditional(replace(matching, order_unknown=order_unknown), writes, optimized)
     carriers = compute_carriers(writes)
     found = (count_loops(optimized, one.frames) for one in matching.actual)
     space = LabelSpace(len(writes), max([*(write.loop_depth for write in writes), *found], default=0))
@@ -153,25 +153,25 @@ def compute_context(
     fusions = FusionSummaries(optimized, Places(buffers, positions))
     carried = compute_carried(optimized, carriers, candidates, space)
     arguments = program, optimized, fusions, writes, space, carriers, effects_of, matching
-    run = Evaluations(*arguments, retagged, folded, concurrency.races, carried)
+    evaluator = Evaluator(*arguments, retagged, canonicalized, concurrency.races, carried)
     intended, actual = Intended((), {}), Actual((), {}, (), {})
     if writes:
-        intended = run.run_intended()
-        same = find_same(matching, writes, intended, space)
-        if same:
-            matching = replace(matching, same=same)
-            acting = tuple([replace(write, index=same.get(write.index, write.index)) for write in writes])
+        intended = evaluator.run_intended()
+        identical = find_identical(matching, writes, intended, space)
+        if identical:
+            matching = replace(matching, identical=identical)
+            acting = tuple([replace(write, index=identical.get(write.index, write.index)) for write in writes])
             carriers = compute_carriers(acting)
             carried = compute_carried(optimized, carriers, candidates, space)
-            run = replace(run, writes=acting, carriers=carriers, matching=matching, carried=carried)
-            intended = run.run_intended()
-        if retagged is None and belief is None and not folded:
-            run = replace(run, unrelated=find_unrelated(intended, matching, space))
+            evaluator = replace(evaluator, writes=acting, carriers=carriers, matching=matching, carried=carried)
+            intended = evaluator.run_intended()
+        if retagged is None and tag_trust is None and not canonicalized:
+            evaluator = replace(evaluator, unrelated=find_unrelated(intended, matching, space))
         performed = [_perform(writes, one, optimized) for one in matching.actual]
         carriers, carried = carry_displaced(optimized, carriers, carried, performed, space)
-        run = replace(run, carriers=carriers, carried=carried)
+        evaluator = replace(evaluator, carriers=carriers, carried=carried)
         wanted = frozenset(path for path, tagged in intended.tagged.items() if tagged.labels)
-        actual = run.run_actual(wanted | candidates.keys())
+        actual = evaluator.run_actual(wanted | candidates.keys())
     pair = EvaluatedPair(
         program=program,
         optimized=optimized,
@@ -186,19 +186,19 @@ def compute_context(
     )
     calls = {call.id: call for _, call in iterate_kernel_calls(optimized)}.values()
     possible: Mapping[int, Labels] = {}
-    if belief is not None and writes:
-        possible = belief.find_possible_carriers(optimized, carriers, space)
-    elif retagged is None and not folded:
+    if tag_trust is not None and writes:
+        possible = tag_trust.find_possible_carriers(optimized, carriers, space)
+    elif retagged is None and not canonicalized:
         possible = _find_partitioned_carriers(program, optimized, carriers, space)
     return Context(
         **_list_fields(pair),
-        verdicts=judge_results(judge(pair, run, output_names, possible), pair, run),
+        verdicts=judge_conditional_results(judge(pair, evaluator, output_names, possible), pair, evaluator),
         vanished=find_vanished(traced_calls, matching, intended, space),
         calls=tuple([(call, effects_of(call)) for _, call in iterate_kernel_calls(program)]),
         optimized_calls=tuple([(call, effects_of(call)) for call in calls]),
-        roundings=run.find_roundings(writes, output_names),
-        refuted=frozenset() if belief is None else belief.refuted,
-        derived=run.find_derived(intended, output_names),
+        roundings=evaluator.find_roundings(writes, output_names),
+        refuted=frozenset() if tag_trust is None else tag_trust.refuted,
+        derived=evaluator.find_derived(intended, output_names),
     )
 
 
@@ -213,14 +213,14 @@ def _find_partitioned_carriers(
     """Maps instruction ids to the ORIG labels that may start there: the partitioner leaves some instructions without a
     tag.
     """
-    lost = find_lost(optimized, carriers) if is_partitioned(program, optimized) else None
+    lost = find_lost_carriers(optimized, carriers) if is_spmd_partitioned(program, optimized) else None
     if lost is None or not lost.paths:
         return {}
-    possible = compute_belief(program, optimized).find_possible_carriers(optimized, lost, space)
+    possible = compute_tag_trust(program, optimized).find_possible_carriers(optimized, lost, space)
     return {number: labels for number, labels in possible.items() if number not in optimized.tags}
 
 
-def _find_foreign_writes(
+def _find_unmatched_writes(
     optimized: HloModule,
     writes: tuple[HiddenWrite, ...],
     matching: Matching,
@@ -229,7 +229,7 @@ def _find_foreign_writes(
 ) -> Iterator[HiddenWrite]:
     """Yields the writes of calls that the program lacks; nobody knows whether they are intended."""
     number = len(writes)
-    for frames in matching.foreign:
+    for frames in matching.unmatched:
         call = frames[-1].instruction
         effects = effects_of(call)
         for operand in find_hidden_operands(call, effects, broken.list_operands(call)):
@@ -254,8 +254,18 @@ def compute_context_without_program(
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
     writes = find_hidden_writes(optimized, effects_of, lambda _, call: broken.find_in_schedule(call))
-    foreign = tuple({id(write.frames): write.frames for write in writes}.values())
-    matching = adopt_foreign(Matching({}, (), (), {}, (), frozenset(), (), frozenset(), foreign), writes, positions)
+    unmatched = tuple({id(write.frames): write.frames for write in writes}.values())
+    matching = Matching(
+        by_call={},
+        actual=(),
+        missing=(),
+        merged_into={},
+        unplaced=(),
+        loop_depth_differs=frozenset(),
+        notes=(),
+        unmatched=unmatched,
+    )
+    matching = assign_unmatched_calls(matching, writes, positions)
     space = LabelSpace(len(writes), max((write.loop_depth for write in writes), default=0))
     concurrency = find_concurrency(
         optimized, buffers, positions, matching.actual, thunks=thunks, command_order=command_order
@@ -264,7 +274,7 @@ def compute_context_without_program(
     if writes and optimized.is_scheduled:
         fusions = FusionSummaries(optimized, Places(buffers, positions))
         arguments = optimized, optimized, fusions, writes, space, Carriers({}, {}, {}), effects_of, matching
-        actual = Evaluations(*arguments, races=concurrency.races).run_actual(frozenset())
+        actual = Evaluator(*arguments, races=concurrency.races).run_actual(frozenset())
     pair = EvaluatedPair(
         program=optimized,
         optimized=optimized,

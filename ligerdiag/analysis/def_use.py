@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.label_memory import ActualWrite, Sighting
-from ligerdiag.analysis.evaluations import EvaluatedPair
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite, Occurrence
 from ligerdiag.analysis.reaching_definitions import find_origins, find_scheduled_operand
 from ligerdiag.analysis.writes import HiddenWrite, tag_path_of
 from ligerdiag.hlo.dataflow import Definition, Positions
@@ -199,20 +199,20 @@ class ValueReaders:
 
     def find_recomputing(
         self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
-    ) -> Iterator[tuple[Scheduled, Sighting]]:
+    ) -> Iterator[tuple[Scheduled, Occurrence]]:
         """Finds the operations that recompute the value. known: ids of the readers that `find_reads` has found."""
-        tagged, sightings = self.context.intended.tagged, self.context.actual.sightings
+        tagged, occurrences = self.context.intended.tagged, self.context.actual.occurrences
         if not tagged:
             return
         known = known | overwritten.around | overwritten.moves.keys()
         origins = {tag_path_of(write.module, frames) for frames in find_origins(write)}
         for _, path in sorted({use for origin in origins for use in self._find_program_uses().get(origin, ())}):
             operation = tagged[path]
-            for sighting in sightings.get(path, ()):
-                one = self.scheduled.get(sighting.scheduled.id)
-                is_same = is_same_operation(operation.opcode, sighting.instruction)
+            for occurrence in occurrences.get(path, ()):
+                one = self.scheduled.get(occurrence.scheduled.id)
+                is_same = is_same_operation(operation.opcode, occurrence.instruction)
                 if one is not None and one.instruction.id not in known and is_same:
-                    yield one, sighting
+                    yield one, occurrence
 
     def _find_uses(self) -> Mapping[Definition, list[_Use]]:
         """Maps each definition to its readers, each once."""

@@ -1,15 +1,15 @@
 """Finds the outputs of the program that depend on a buffer of a kernel call, given what each kernel reads."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite, WriteCoverage
-from ligerdiag.hlo.dataflow import Dataflow, Through
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.reach import Reach, find_reach
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
-_PASSED = Through(bitcasts=True, barriers=True, tuples=True)
+_PASSED = PassThrough(bitcasts=True, barriers=True, tuples=True)
 
 
 def find_dependents(
@@ -38,24 +38,6 @@ def find_dependents(
 def name_reached(context: Context, reach: Reach) -> tuple[str, ...]:
     """Returns the names of the outputs that are reached, in the program's order."""
     return tuple(name for number, name in enumerate(context.verdicts.outputs) if number in reach.outputs)
-
-
-def find_unlooked(context: Context) -> Mapping[str, str]:
-    """Maps outputs of the program to the reason why they may hold what nobody has written: a line.
-
-    A kernel may read an output of its own there before anything is written, and neither its addresses nor anything else that
-    is known without numbers says whether it does.
-    """
-    found: dict[str, str] = {}
-    for call, effects in context.calls:
-        aliased = set(call.operand_output_aliases.values())
-        for output, (leaf, use) in enumerate(zip(iterate_leaves(call.shape), effects.output_uses, strict=False)):
-            if not use.may_read_old or leaf in aliased:
-                continue
-            for name in name_reached(context, find_dependents(context, context.program, call, [leaf])):
-                read = f"whether `{effects.kernel}` reads its output {output} before anything is written there"
-                found.setdefault(name, f"{read} depends on numbers, and no replay has run")
-    return found
 
 
 def _list_dependents(

@@ -134,16 +134,16 @@ def find_lost_refs(
     }
     none: tuple[tuple[_Wrong, ...], ...] = ((),) * len(output_names)
     reached = as_lowered.follow(wrong) if wrong else none
-    behind = as_written.follow_behind(wrong, hidden) if wrong and hidden else none
+    behind = as_written.follow_hidden_writes(wrong, hidden) if wrong and hidden else none
     outputs: defaultdict[_Wrong, list[str]] = defaultdict(list)
     for name, one, other, *marks in zip(output_names, meant.outputs, got.outputs, reached, behind, strict=False):
         for key in dict.fromkeys((*comparison.compare(one, other), *chain.from_iterable(marks))):
             outputs[key].append(name)
-    for number in _find_untold(writes, comparison, effects_of, call_names):
+    for number in _find_indistinguishable(writes, comparison, effects_of, call_names):
         for name, labels in zip(output_names, got.outputs, strict=False):
             if labels & space.all_fresh(number):
                 outputs[number, Verdict.UNKNOWN].append(name)
-    needed = as_written.follow(_find_gone(writes, others)) if outputs and not moves else ()
+    needed = as_written.follow(_find_removed(writes, others)) if outputs and not moves else ()
     missed = {(key, name) for name, keys in zip(output_names, needed, strict=False) for key, _ in keys}
     operations = {path: one for one in program.instructions if (path := program.find_tag_path(one))}
     found: list[LostRef] = []
@@ -174,7 +174,7 @@ def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
     return tuple(one for one in found if one.verdict is not Verdict.UNKNOWN or not known.issuperset(one.outputs))
 
 
-def _find_gone(
+def _find_removed(
     writes: Sequence[HiddenWrite], others: Sequence[HiddenWrite]
 ) -> Mapping[TagPath, tuple[tuple[int, Verdict], ...]]:
     """Maps the tag paths of operations that XLA did not get to their writes, for calls for which it got fewer."""
@@ -229,7 +229,7 @@ class _Side:
         outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
         return tuple(tuple(one for one, mark in marks.items() if labels & mark) for labels in outputs)
 
-    def follow_behind(
+    def follow_hidden_writes(
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
         """Returns the same for operations on which outputs depend only through hidden writes."""
@@ -350,10 +350,12 @@ def _overwrites_all(write: HiddenWrite, effects_of: EffectsOf) -> bool:
     return use is not None and use.coverage is WriteCoverage.COMPLETE and use.reads_before_write is ReadsBeforeWrite.NO
 
 
-def _find_untold(
+def _find_indistinguishable(
     writes: Sequence[HiddenWrite], comparison: "_Comparison", effects_of: EffectsOf, call_names: Mapping[int, str]
 ) -> frozenset[int]:
-    """Returns the writes to Refs that all iterations share, where these cannot be told apart and not all is overwritten."""
+    """Returns the writes to Refs that all iterations share, where these cannot be told apart and not all is
+    overwritten.
+    """
     return frozenset(
         [
             write.index

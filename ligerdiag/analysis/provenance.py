@@ -1,4 +1,5 @@
-"""Infers tags for modules that the compile worker did not tag, from the metadata that XLA keeps.
+"""Infers tags for modules that the compile worker did not tag, from the metadata that XLA keeps; corrects those of
+branches that XLA has deduplicated.
 
 XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with
 a slash, and appends the call's stack frames; an instruction that lacks either gets the call's. An *instance* is one
@@ -15,13 +16,14 @@ of its own (see `ambiguities`).
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
+from ligerdiag.hlo.dataflow import search
 from ligerdiag.hlo.module import (
     Chain,
     FrameNumbers,
@@ -32,7 +34,7 @@ from ligerdiag.hlo.module import (
     is_added_barrier,
 )
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.shape import is_predicate, is_tuple
 
 _ENTERED = having(Trait.RUNS_SCHEDULED)
 _PIECES = having(Trait.BROADCAST_IN_DIM)
@@ -160,12 +162,12 @@ def _iterate_instances(
 _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
 
 
-class Descent(Enum):
+class Authorship(Enum):
     """Whether an instruction of the optimized module is an operation of the author, according to its name."""
 
-    OWN = "own"
+    AUTHORED = "own"
     """It is the operation, or a clone of it."""
-    MADE = "made"
+    MADE_BY_PASS = "made"
     """A pass made it, and gave it an operation's metadata."""
     UNSURE = "unsure"
     """Its name would fit either."""
@@ -179,7 +181,7 @@ class Retagged:
     optimized: HloModule
     ambiguous: Mapping[TagPath, tuple[TagPath, ...]] = field(default_factory=dict[TagPath, tuple[TagPath, ...]])
     """Negative tag of an optimized instruction to the tag paths of its candidates."""
-    descents: Mapping[int, Descent] = field(default_factory=dict[int, Descent])
+    authorship: Mapping[int, Authorship] = field(default_factory=dict[int, Authorship])
     """Id of a tagged optimized instruction to its origin."""
 
 
@@ -194,7 +196,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
     ambiguous: dict[TagPath, tuple[TagPath, ...]] = {}
     candidates: dict[int, tuple[TagPath, ...]] = {}
     shared: dict[tuple[TagPath, ...], tuple[TagPath, ...]] = {}
-    descents: dict[int, Descent] = {}
+    authorship: dict[int, Authorship] = {}
     for instruction in optimized.instructions:
         if not instruction.op_name:
             continue
@@ -204,7 +206,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
             found = index.narrow(instruction, found, namesake)
         if len(found) == 1:
             paths[instruction.id] = found[0].path
-            descents[instruction.id] = _compute_descent(instruction, found[0].instruction, namesake)
+            authorship[instruction.id] = _compute_authorship(instruction, found[0].instruction, namesake)
         elif found:
             paths[instruction.id] = tag = (-1 - len(ambiguous),)
             every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
@@ -216,7 +218,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
         program=replace(program, tags=own),
         optimized=replace(optimized, tags=paths),
         ambiguous=ambiguous,
-        descents=descents,
+        authorship=authorship,
     )
 
 
@@ -304,13 +306,96 @@ def _find_namesake(name: str, names: Mapping[str, HloInstruction]) -> HloInstruc
     return names.get(name)
 
 
-def _compute_descent(
+def _compute_authorship(
     instruction: HloInstruction, operation: HloInstruction, namesake: HloInstruction | None
-) -> Descent:
+) -> Authorship:
     """XLA names what comes from the program after its op_name, and what a pass makes after its opcode."""
     if namesake is operation:
-        return Descent.OWN
+        return Authorship.AUTHORED
     root = instruction.name.partition(".")[0]
     if root != operation.name.partition(".")[0]:
-        return Descent.MADE
-    return Descent.UNSURE if root == instruction.opcode else Descent.OWN
+        return Authorship.MADE_BY_PASS
+    return Authorship.UNSURE if root == instruction.opcode else Authorship.AUTHORED
+
+
+type _Operations = tuple[tuple[TagPath, str], ...]
+"""Tag path and opcode of each operation of a branch, in program order."""
+
+
+def retag_shared_branches(program: HloModule, optimized: HloModule) -> HloModule:
+    """Returns the optimized module with the instructions of deduplicated branches tagged as the program's own branches.
+
+    XLA makes two branches of a conditional one computation if they compute the same from their arguments
+    (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first. Their
+    arguments differ, and a kernel in them overwrites different values: `kernel(a, b)` in one and `kernel(b, a)` in the
+    other.
+
+    An instruction in branch k of the schedule with the tag of an operation in another branch of the program is the
+    operation of branch k at the same place in its order, if the two branches have the same operations in the same
+    order. A conditional on a predicate has the branch of `true` first; one of two branches on a number has that of
+    `false` first.
+    """
+    branches: dict[int, tuple[HloInstruction, list[_Operations]]] = {}
+    for one in program.instructions:
+        path = program.find_tag_path(one) if one.opcode == "conditional" else ()
+        if path:
+            branches[path[-1]] = one, [_list_operations(program, callee) for callee in one.called_computations]
+    tags = dict(optimized.tags)
+    for one in optimized.instructions if branches else ():
+        path = tags.get(one.id, ())
+        if one.opcode != "conditional" or not path or path[-1] not in branches:
+            continue
+        conditional, operations = branches[path[-1]]
+        if len(one.called_computations) == len(operations):
+            order = _find_order(conditional, one)
+            inside = [set(_list_inside(optimized, callee)) for callee in one.called_computations]
+            for number, computations in zip(order, inside, strict=True):
+                others = [some for some in inside if some is not computations]
+                renamed = _find_renamed(operations, number)
+                for home in computations.difference(*others) if renamed else ():
+                    for instruction in optimized.computations[home].instructions:
+                        if own := tags.get(instruction.id):
+                            tags[instruction.id] = tuple([renamed.get(tag, tag) for tag in own])
+    return replace(optimized, tags=tags) if tags != optimized.tags else optimized
+
+
+def _find_order(program: HloInstruction, optimized: HloInstruction) -> Sequence[int]:
+    """Returns the numbers of the program's branches in the order of the schedule's."""
+    numbers = range(len(program.called_computations))
+    is_turned = is_predicate(program.operands[0].shape) != is_predicate(optimized.operands[0].shape)
+    return numbers[::-1] if is_turned and len(numbers) == 2 else numbers
+
+
+def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int, int]:
+    """Returns the tags of other branches to those of this branch at the same place."""
+    own = {path[-1] for path, _ in operations[number]}
+    renamed: dict[int, int] = {}
+    for other in operations:
+        if [opcode for _, opcode in other] != [opcode for _, opcode in operations[number]]:
+            continue
+        for (path, _), (mine, _) in zip(other, operations[number], strict=True):
+            if path[-1] not in own:
+                renamed[path[-1]] = mine[-1]
+    return renamed
+
+
+def _list_operations(program: HloModule, callee: int) -> _Operations:
+    """Lists the operations of a branch, and of computations that it runs other than by a call."""
+    return tuple(_iterate_operations(program, callee))
+
+
+def _iterate_operations(program: HloModule, callee: int) -> Iterator[tuple[TagPath, str]]:
+    for one in program.sort_in_program_order(program.computations[callee]):
+        if path := program.find_tag_path(one):
+            yield path, one.opcode
+        for inner in one.called_computations if one.opcode != "call" else ():
+            yield from _iterate_operations(program, inner)
+
+
+def _list_inside(optimized: HloModule, callee: int) -> Iterator[int]:
+    """Lists the computation and all that it calls."""
+
+    def list_called(home: int) -> list[int]:
+        return [inner for one in optimized.computations[home].instructions for inner in one.called_computations]
+
+    return iter(search([callee], list_called))

@@ -35,7 +35,7 @@ from types import MappingProxyType
 
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
 from ligerdiag.hlo.counters import runs_once
-from ligerdiag.hlo.dataflow import Dataflow, Definition, Position, Through, look_through
+from ligerdiag.hlo.dataflow import Dataflow, Definition, PassThrough, Position, look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath, is_added_barrier
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, count_elements, is_tuple
@@ -106,7 +106,7 @@ _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", 
 
 type CallPath = tuple[int, ...]
 """Ids of `call` instructions, and of loops that run once, outermost first."""
-type Ways = tuple[tuple[int, ...], ...]
+type Alternatives = tuple[tuple[int, ...], ...]
 """For each element of a result, the numbers of the values that it may be."""
 type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
@@ -122,7 +122,7 @@ def number_values(computation: HloComputation) -> Mapping[int, int]:
 
 
 def _number(instruction: HloInstruction, numbers: Mapping[int, int], known: _Known) -> int:
-    same = find_one_value(instruction)
+    same = find_equal_operand(instruction)
     if same is not None:
         return numbers[same.id]
     operands = tuple([numbers[operand.id] for operand in instruction.operands])
@@ -139,7 +139,8 @@ class Inlined:
     """The place of an instruction after XLA has inlined every call and every loop that runs once."""
 
     outer: tuple[int, ...]
-    """Ids of the instructions that lead to the root, outermost first: loops, conditionals, and the calls around those."""
+    """Ids of the instructions that lead to the root, outermost first: loops, conditionals, and the calls around those.
+    """
     root: HloComputation
     """The computation that it is inlined into."""
     path: CallPath
@@ -168,7 +169,7 @@ class _Numbering:
         default_factory=dict[CallPath, tuple[HloComputation, Mapping[int, int]]]
     )
     """Call path from the computation to the called one, and the numbers there."""
-    confluences: dict[CallPath, Ways] = field(default_factory=dict[CallPath, Ways])
+    confluences: dict[CallPath, Alternatives] = field(default_factory=dict[CallPath, Alternatives])
     """Path to a loop or conditional, including itself, to the numbers of the values that meet there."""
     _known: _Known = field(default_factory=dict[tuple[bytes, tuple[int, ...]], int])
 
@@ -235,18 +236,18 @@ class _Numbering:
     ) -> None:
         inner = (*path, conditional.id)
         branches = [self.module.computations[number] for number in conditional.called_computations]
-        ways: list[tuple[int, ...]] = []
+        alternatives: list[tuple[int, ...]] = []
         for branch, operand in zip(branches, conditional.operands[1:], strict=True):
             result, returned = self._enter(branch, (operand,), numbers, parts, inner, is_inlined=False)
-            ways.append(returned if is_tuple(conditional.shape) else (result,))
-        if len({len(results) for results in ways}) == 1:
-            self.confluences[inner] = tuple(zip(*ways, strict=True))
+            alternatives.append(returned if is_tuple(conditional.shape) else (result,))
+        if len({len(results) for results in alternatives}) == 1:
+            self.confluences[inner] = tuple(zip(*alternatives, strict=True))
 
     def _meet_iterations(self, loop: HloInstruction, initial: tuple[int, ...], path: CallPath) -> None:
-        chains = self.module.computations[loop.called_computations[0]].handed_elements
+        chains = self.module.computations[loop.called_computations[0]].rotated_elements
         if initial and chains:
-            ways = [tuple([initial[element] for element in chain]) for chain in chains]
-            self.confluences[*path, loop.id] = tuple(ways)
+            alternatives = [tuple([initial[element] for element in chain]) for chain in chains]
+            self.confluences[*path, loop.id] = tuple(alternatives)
 
 
 @lru_cache(maxsize=32)
@@ -271,7 +272,7 @@ def _find_elements(
     return parts.get(value.id, ())
 
 
-def find_one_value(instruction: HloInstruction) -> HloInstruction | None:
+def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
     """Returns the operand that equals the instruction for XLA; None if it is a value of its own."""
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
@@ -294,7 +295,7 @@ class Twins:
     """The inverse of `numbers`."""
     operands: Mapping[TagPath, tuple[int, ...]]
     """Tag path of an operation with twin operands to the numbers of all its operands."""
-    confluences: Mapping[TagPath, Ways]
+    confluences: Mapping[TagPath, Alternatives]
     """Tag path of a loop or conditional to the numbers of the values that meet there."""
     products: Mapping[TagPath, tuple[tuple[int, int], ...]]
     """Tag path of a product to the numbers of its operands, as in `numbers`."""
@@ -310,7 +311,7 @@ class Twins:
         outer, inner = path[:start], path[start:]
         return tuple([outer + other for other in self.groups[self.numbers[inner]] if other != inner])
 
-    def are_one(self, one: TagPath, other: TagPath) -> bool:
+    def are_twins(self, one: TagPath, other: TagPath) -> bool:
         """Returns whether two operations, by their tag paths, are one value to XLA."""
         if one == other:
             return True
@@ -329,10 +330,10 @@ class Twins:
         start = self._find_start(path)
         return () if start is None else self.operands.get(path[start:], ())
 
-    def list_ways(self, path: TagPath) -> Ways:
+    def list_alternatives(self, path: TagPath) -> Alternatives:
         """Returns the numbers of the values that meet in a loop or conditional."""
-        ways = (self.confluences.get(path[start:]) for start in range(len(path)))
-        return next((found for found in ways if found), ())
+        alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
+        return next((found for found in alternatives if found), ())
 
 
 @lru_cache(maxsize=8)
@@ -340,7 +341,7 @@ def find_twins(program: HloModule) -> Twins:
     """Numbers the values of all operations that have tags."""
     found: dict[TagPath, tuple[int, int]] = {}
     operands: dict[TagPath, tuple[int, ...]] = {}
-    confluences: dict[TagPath, Ways] = {}
+    confluences: dict[TagPath, Alternatives] = {}
     products: dict[TagPath, tuple[tuple[int, int], ...]] = {}
     tags = program.tags
     calls = {one.id: tags.get(one.id, ()) for one in program.instructions if one.opcode == "call"}
@@ -353,13 +354,15 @@ def find_twins(program: HloModule) -> Twins:
                     continue
                 found[outer + own] = (root.id, numbers[_find_base(one).id])
                 given = tuple([numbers[operand.id] for operand in one.operands])
-                if len(set(given)) < len(given) and not _is_settled(one):
+                if len(set(given)) < len(given) and not _is_chosen_by_constant(one):
                     operands[outer + own] = given
                 if one.opcode in _PRODUCTS:
                     products[outer + own] = tuple([(root.id, number) for number in given])
-        for path, ways in _number_all(program, root).confluences.items():
+        for path, alternatives in _number_all(program, root).confluences.items():
             if path[-1] in tags:
-                confluences[(*[tag for call in path[:-1] for tag in calls.get(call, ())], *tags[path[-1]])] = ways
+                confluences[(*[tag for call in path[:-1] for tag in calls.get(call, ())], *tags[path[-1]])] = (
+                    alternatives
+                )
     groups: defaultdict[tuple[int, int], list[TagPath]] = defaultdict(list)
     for path, number in found.items():
         groups[number].append(path)
@@ -374,7 +377,7 @@ def _list_roots(program: HloModule) -> Iterator[HloComputation]:
             yield computation
 
 
-def _is_settled(instruction: HloInstruction) -> bool:
+def _is_chosen_by_constant(instruction: HloInstruction) -> bool:
     """Returns whether a constant chooses between the operands."""
     return instruction.opcode == "select" and look_through(instruction.operands[0], _PASSED).opcode == "constant"
 
@@ -382,7 +385,7 @@ def _is_settled(instruction: HloInstruction) -> bool:
 def _find_base(instruction: HloInstruction) -> HloInstruction:
     """Returns the source of its elements, through reshapes and our own barriers."""
     while True:
-        base = find_one_value(instruction) or find_same_elements(instruction)
+        base = find_equal_operand(instruction) or find_same_elements(instruction)
         if base is None:
             return instruction
         instruction = base
@@ -396,11 +399,11 @@ def _attributes(instruction: HloInstruction) -> bytes:
     return stripped.SerializeToString(deterministic=True)
 
 
-_NAMES = Through(bitcasts=True, tuples=True, arguments=True, shards=True)
-_MADE_FROM = Through(
+_NAMES = PassThrough(bitcasts=True, tuples=True, arguments=True, shards=True)
+_MADE_FROM = PassThrough(
     barriers=True, tuples=True, calls=True, branches=True, loop_entry=True, loop_back=True, arguments=True, shards=True
 )
-_ADDRESSES = Through(bitcasts=True, barriers=True, tuples=True)
+_ADDRESSES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 _PART_OF = frozenset({"slice", "dynamic-slice"})
 
 type _Node = tuple[Frames, ShapeIndex]

@@ -1,33 +1,33 @@
-"""Finds reads of memory that XLA allocates for the program and that nobody has written: `jax.lax.empty`, `jax.empty_ref`.
+"""Finds reads of memory that nobody has written: memory that XLA allocates (`jax.lax.empty`, `jax.empty_ref`), and a
+kernel's own outputs.
 
-A read counts if a kernel gets such memory under any name, and surely reads bytes of it before it writes them. Loops,
-branches and partial updates are not followed: replay covers them, see `replay.runs.launch_reach`.
+A kernel that gets such memory under any name is reported only if it surely reads bytes of it before it writes them.
+Loops, branches and updates of parts are not followed: replay finds these reads, see `replay.runs.launch_reach`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.effects.access import CallEffects, OperandUse, ReadsBeforeWrite
+from ligerdiag.analysis.dependents import find_dependents, name_reached
+from ligerdiag.effects.access import CallEffects, ReadsBeforeWrite
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
-from ligerdiag.hlo.dataflow import Dataflow, Through
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves
 
-_NAMES = Through(bitcasts=True, barriers=True, tuples=True)
+_NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnwrittenMemory:
-    """A read of unwritten memory by a kernel."""
+    """A kernel that surely reads memory before anything is written to it."""
 
     call: HloInstruction
     """Of the kernel, in the program."""
     effects: CallEffects
     operand: int
     """Number of the call's operand that is the memory."""
-    use: OperandUse
-    """Of the operand, or of the output in its place, whichever pointer is read."""
     allocation: HloInstruction
 
 
@@ -48,6 +48,22 @@ def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
             uses = [use] if access.reads else []
             output = leaves.index(aliases[number]) if aliases.get(number) in leaves else len(leaves)
             uses += effects.output_uses[output : output + 1]
-            read = next((one for one in uses if one.reads_before_write is ReadsBeforeWrite.YES), None)
-            if read is not None:
-                yield UnwrittenMemory(call=call, effects=effects, operand=number, use=read, allocation=allocation)
+            if any(one.reads_before_write is ReadsBeforeWrite.YES for one in uses):
+                yield UnwrittenMemory(call=call, effects=effects, operand=number, allocation=allocation)
+
+
+def find_unresolved_reads(context: Context) -> Mapping[str, str]:
+    """Maps outputs of the program to a line that says why they may depend on memory that nobody has written.
+
+    A kernel may read its own output before it writes there, and without numbers it is unknown whether it does.
+    """
+    found: dict[str, str] = {}
+    for call, effects in context.calls:
+        aliased = set(call.operand_output_aliases.values())
+        for output, (leaf, use) in enumerate(zip(iterate_leaves(call.shape), effects.output_uses, strict=False)):
+            if not use.may_read_old or leaf in aliased:
+                continue
+            for name in name_reached(context, find_dependents(context, context.program, call, [leaf])):
+                read = f"whether `{effects.kernel}` reads its output {output} before anything is written there"
+                found.setdefault(name, f"{read} depends on numbers, and no replay has run")
+    return found

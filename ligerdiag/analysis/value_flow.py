@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from ligerdiag.analysis.def_use import Overwritten, ValueReaders
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
-from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.hlo.dataflow import Definition, find_way, list_operands, search, takes_operands_apart
+from ligerdiag.hlo.dataflow import Definition, find_shortest_path, is_operandwise, list_operands, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
@@ -151,7 +151,7 @@ class ValueFlow:
         elif instruction.opcode == "fusion":
             operands = self._find_fused(instruction).get(index)
             yield from self._list_read(instruction, operands or range(len(instruction.operands)))
-        elif index and takes_operands_apart(instruction):
+        elif index and is_operandwise(instruction):
             yield from self._list_read(instruction, (index[-1],))
         elif instruction.opcode != "parameter":
             yield from self._list_read(instruction, range(len(instruction.operands)))
@@ -188,7 +188,7 @@ class ValueFlow:
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
         """Returns a shortest path from a target to one of `starts`, both included; () if there is none."""
-        return find_way(starts, self.list_sources, is_target)[::-1]
+        return find_shortest_path(starts, self.list_sources, is_target)[::-1]
 
     def name_steps(self, path: tuple[Definition, ...]) -> tuple[int, ...]:
         """Returns the ids of the steps on a path; consecutive nodes of one step count once."""
@@ -228,7 +228,7 @@ class ValueFlow:
                 self._nodes.setdefault(self.find_step(node[0]), []).append(node)
         return tuple(self._nodes.get(step, ()))
 
-    def find_ways(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
+    def find_shortest_paths(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
         """Maps each node between `starts` and an output to its predecessor on a shortest path."""
         if self._users is None:
             self._users = {}
@@ -240,7 +240,7 @@ class ValueFlow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Performed:
+class PerformedWrite:
     """A hidden write that the schedule performs, and the overwritten value."""
 
     write: HiddenWrite
@@ -255,7 +255,7 @@ class FollowedWrites:
     """The graph of a schedule, with its kernels."""
 
     flow: ValueFlow
-    performed: tuple[Performed, ...]
+    performed: tuple[PerformedWrite, ...]
     """In program order, the calls of one write by LogicalTime; () without a schedule."""
 
 
@@ -268,11 +268,11 @@ def follow_writes(pair: EvaluatedPair) -> FollowedWrites:
     return FollowedWrites(flow, performed)
 
 
-def _list_performed(pair: EvaluatedPair, flow: ValueFlow) -> Iterator[Performed]:
+def _list_performed(pair: EvaluatedPair, flow: ValueFlow) -> Iterator[PerformedWrite]:
     times = flow.readers.times
     for write in pair.writes:
         calls = [actual for actual in pair.matching.actual if actual.write == write.index]
         for actual in sorted(calls, key=lambda one: times.get(one.call.id, 0)):
             overwritten = flow.readers.find_overwritten(write, actual)
             kernel = flow.find_step(overwritten.kernel.id)
-            yield Performed(write=write, actual=actual, overwritten=overwritten, kernel=kernel)
+            yield PerformedWrite(write=write, actual=actual, overwritten=overwritten, kernel=kernel)

@@ -20,8 +20,8 @@ from enum import Enum
 from ligerdiag.analysis.conditions import find_conditional_writes
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.evaluation.labels import LabelSpace
-from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
-from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_region
+from ligerdiag.analysis.evaluation.loop_slices import takes_distinct_slices
+from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.analysis.reaching_definitions import find_inlined, find_scheduled_operand, number_inlined
 from ligerdiag.analysis.writes import (
@@ -36,7 +36,7 @@ from ligerdiag.analysis.writes import (
     list_idle_calls,
 )
 from ligerdiag.effects.access import Access, CallEffects
-from ligerdiag.hlo.dataflow import Positions, is_partitioned, look_through
+from ligerdiag.hlo.dataflow import Positions, is_custom_partitioning, look_through
 from ligerdiag.hlo.module import HloModule, TagPath
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import SourceLine
@@ -44,7 +44,7 @@ from ligerdiag.model.findings import SourceLine
 _BITCASTS = frozenset({"bitcast"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Matching:
     """The hidden writes that each optimized call performs."""
 
@@ -53,22 +53,22 @@ class Matching:
     actual: tuple[ActualWrite, ...]
     missing: tuple[HiddenWrite, ...]
     """Hidden writes whose call is gone from the optimized module."""
-    merged: Mapping[int, int]
+    merged_into: Mapping[int, int]
     """HiddenWrite index of a missing write to that of the earlier one with which its call was merged."""
     unplaced: tuple[HiddenWrite, ...]
     """Hidden writes whose operand has no known place in memory."""
-    moved: frozenset[int]
+    loop_depth_differs: frozenset[int]
     """Indices of writes whose loop nesting differs between the programs (unrolled, peeled, single-trip loops)."""
     notes: tuple[str, ...]
     ambiguous: frozenset[int] = frozenset()
     """Indices of writes whose call may be one of several, or is performed by a call that may be another one."""
-    foreign: tuple[Frames, ...] = ()
+    unmatched: tuple[Frames, ...] = ()
     """Calls of the optimized module that write an operand and are not in the program."""
-    elsewhere: frozenset[int] = frozenset()
+    maybe_unmatched: frozenset[int] = frozenset()
     """Indices of writes that a call which the program lacks may perform: JAX moves a call out of a loop, say."""
-    same: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Those of `merged` whose two calls see the same versions, so that both are one write."""
-    crossed: frozenset[int] = frozenset()
+    identical: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Those of `merged_into` whose two calls see the same versions, so that both are one write."""
+    order_unknown: frozenset[int] = frozenset()
     """Indices of writes around whose call the program's order is not the author's."""
     conditional: frozenset[int] = frozenset()
     """Indices of writes that the schedule makes under a condition that the program lacks (see `conditions`)."""
@@ -92,16 +92,16 @@ def match_writes(
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
     by_payload: defaultdict[tuple[str, bytes], list[HiddenWrite]] = defaultdict(list)
     for write in writes:
-        if write.tag_path and not is_partitioned(write.call):
+        if write.tag_path and not is_custom_partitioning(write.call):
             by_path[write.tag_path].append(write)
         by_payload[write.call.kernel].append(write)
     by_call: dict[int, tuple[HiddenWrite, ...]] = {}
     actual: list[ActualWrite] = []
     notes: list[str] = []
     unplaced: list[HiddenWrite] = []
-    moved: set[int] = set()
+    loop_depth_differs: set[int] = set()
     ambiguous: set[int] = set()
-    foreign: list[Frames] = []
+    unmatched: list[Frames] = []
     for frames, call in iterate_kernel_calls(module):
         hidden = find_hidden_operands(call, effects_of(call), broken.list_operands(call))
         if not hidden:
@@ -116,25 +116,25 @@ def match_writes(
         found = tuple([w for w in own for number in hidden if w.operand == number])
         if not found:
             notes.append(f"`{call.name}` writes an operand and is not in the program as written")
-            foreign.append(frames)
+            unmatched.append(frames)
             continue
         by_call[call.id] = found
         depth = count_loops(module, frames)
         for write in found:
             if depth != write.loop_depth:
-                moved.add(write.index)
+                loop_depth_differs.add(write.index)
             place = locate_operand(module, frames, write.operand, positions)
             if place is None:
                 unplaced.append(write)
             else:
-                apart = takes_slices_apart(module, frames, write.operand)
+                is_distinct = takes_distinct_slices(module, frames, write.operand)
                 region = _find_region(module, frames, write.operand) if len(place[0]) == 1 else None
-                taken = _find_taken(module, frames, write.operand) if depth == write.loop_depth else ()
-                actual.append(ActualWrite(write.index, frames, *place, apart, region, taken))
+                slice_tags = _find_slice_tags(module, frames, write.operand) if depth == write.loop_depth else ()
+                actual.append(ActualWrite(write.index, frames, *place, is_distinct, region, slice_tags))
     first = _find_merged(writes, by_call)
     by_call = {call: tuple([first.get(w.index, w) for w in found]) for call, found in by_call.items()}
     actual = [replace(w, write=first[w.write].index) if w.write in first else w for w in actual]
-    opaque = {w.index for w in writes if is_partitioned(w.call)}
+    opaque = {w.index for w in writes if is_custom_partitioning(w.call)}
     seen = opaque | {w.index for found in by_call.values() for w in found}
     missing = tuple([w for w in writes if w.index not in seen])
     merged = {
@@ -144,25 +144,27 @@ def match_writes(
         if kept.index in seen and kept.operand == gone.operand and _are_merged(gone, kept)
     }
     return Matching(
-        by_call,
-        tuple(actual),
-        missing,
-        merged,
-        tuple(unplaced),
-        frozenset(moved),
-        tuple(notes),
-        frozenset(ambiguous | opaque),
-        tuple(foreign),
+        by_call=by_call,
+        actual=tuple(actual),
+        missing=missing,
+        merged_into=merged,
+        unplaced=tuple(unplaced),
+        loop_depth_differs=frozenset(loop_depth_differs),
+        notes=tuple(notes),
+        ambiguous=frozenset(ambiguous | opaque),
+        unmatched=tuple(unmatched),
     )
 
 
-def find_same(
+def find_identical(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Finds `Matching.same`. The second of two calls on one array sees the first one's write, so they are not the same."""
+    """Finds `Matching.identical`. The second of two calls on one array sees the first one's write, so they are not the
+    same.
+    """
     tagged = intended.tagged
     found: dict[int, int] = {}
-    for late, early in matching.merged.items():
+    for late, early in matching.merged_into.items():
         one, other = (tagged.get(writes[index].tag_path) for index in (late, early))
         own = space.all_original(late) | space.all_original(early)
         if one is not None and other is not None and not (one.labels ^ other.labels) & ~own:
@@ -170,7 +172,7 @@ def find_same(
     return found
 
 
-def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
+def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
     """Returns the matching in which calls that the program lacks perform the writes that were found at them.
 
     A write of the program with the payload of such a call, or its kernel, is not missing: that call may perform it,
@@ -179,7 +181,7 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
     by_call = dict(matching.by_call)
     actual = list(matching.actual)
     unplaced = list(matching.unplaced)
-    for frames in matching.foreign:
+    for frames in matching.unmatched:
         call = frames[-1].instruction
         own = tuple([write for write in writes if write.frames is frames])
         by_call[call.id] = own
@@ -189,8 +191,8 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
                 unplaced.append(write)
             else:
                 actual.append(ActualWrite(write.index, frames, place[0], place[1]))
-    payloads = {frames[-1].instruction.kernel for frames in matching.foreign}
-    kernels = {write.kernel for write in writes if any(write.frames is frames for frames in matching.foreign)}
+    payloads = {frames[-1].instruction.kernel for frames in matching.unmatched}
+    kernels = {write.kernel for write in writes if any(write.frames is frames for frames in matching.unmatched)}
     unclear = {write.index for write in matching.missing if write.call.kernel in payloads or write.kernel in kernels}
     return replace(
         matching,
@@ -199,7 +201,7 @@ def adopt_foreign(matching: Matching, writes: tuple[HiddenWrite, ...], positions
         unplaced=tuple(unplaced),
         missing=tuple([write for write in matching.missing if write.index not in unclear]),
         ambiguous=matching.ambiguous | unclear,
-        elsewhere=frozenset(unclear),
+        maybe_unmatched=frozenset(unclear),
     )
 
 
@@ -213,7 +215,7 @@ def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimi
     paths = {path for call in calls if (path := optimized.find_tag_path(call))}
     missing = {write.index for write in matching.missing}
     lost = {write.index for write in writes if write.tag_path in paths}
-    gone = missing - matching.merged.keys() if calls else set[int]()
+    gone = missing - matching.merged_into.keys() if calls else set[int]()
     return replace(matching, conditional=conditional | (lost - missing), idle=frozenset(missing & lost | gone))
 
 
@@ -256,11 +258,11 @@ def locate_operand(
     return (places, partial) if len(places) == len(numbers) else None
 
 
-def _find_taken(module: HloModule, frames: Frames, operand: int) -> TagPath:
+def _find_slice_tags(module: HloModule, frames: Frames, operand: int) -> TagPath:
     """Returns the tags of the dynamic-slice of a fusion's parameter that the fused call gets; () for another value."""
-    taken = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
-    is_part = taken.opcode == "dynamic-slice" and taken.operands[0].opcode == "parameter"
-    return module.tags.get(taken.id, ()) if is_part else ()
+    value = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
+    is_part = value.opcode == "dynamic-slice" and value.operands[0].opcode == "parameter"
+    return module.tags.get(value.id, ()) if is_part else ()
 
 
 def _find_region(module: HloModule, frames: Frames, operand: int) -> ArrayRegion | None:
@@ -269,8 +271,8 @@ def _find_region(module: HloModule, frames: Frames, operand: int) -> ArrayRegion
         return None
     if len(frames) > 2 and frames[-3].instruction.opcode == "fusion":
         return None
-    taken = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
-    return find_region(taken) if taken.opcode == "slice" and taken.operands[0].opcode == "parameter" else None
+    value = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
+    return find_region(value) if value.opcode == "slice" and value.operands[0].opcode == "parameter" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +335,8 @@ class VanishedCall:
     write: int | None = None
     """HiddenWrite index, if XLA dropped the call, or JAX dropped it in one place."""
     is_unseen: bool = False
-    """The program as written lacks it, too: JAX dropped it while it traced, and no output is judged by what it writes."""
+    """The program as written lacks it, too: JAX dropped it while it traced, and no output is judged by what it writes.
+    """
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:

@@ -13,7 +13,7 @@ from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.bisect.snapshots import Judgement
 from ligerdiag.bisect.synthetic_schedules import SchedulePolicy
-from ligerdiag.hlo.dataflow import Dataflow, Position, Through, find_way, search
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, find_shortest_path, search
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, render_shape
@@ -41,7 +41,7 @@ class ValuePaths:
     _flow: Dataflow = field(init=False)
 
     def __post_init__(self) -> None:
-        self._flow = Dataflow(self.module, Through(tuples=True, fusions=True, loop_back=True, arguments=True))
+        self._flow = Dataflow(self.module, PassThrough(tuples=True, fusions=True, loop_back=True, arguments=True))
 
     def find(
         self,
@@ -54,7 +54,7 @@ class ValuePaths:
 
         around: an instruction that the path avoids.
         """
-        return find_way([start], self._step_around(around), lambda one: one is not start and is_target(one))
+        return find_shortest_path([start], self._step_around(around), lambda one: one is not start and is_target(one))
 
     def find_common(
         self, start: HloInstruction, other: HloInstruction, *, around: HloInstruction | None = None
@@ -142,8 +142,8 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
     reader = _find_reader(earlier, output)
     if reader is None:
         return ()
-    sightings = context.actual.sightings.get(reader.path, ())[:1]
-    later = [_describe_read(context, one.instruction, reader.write) for one in sightings]
+    occurrences = context.actual.occurrences.get(reader.path, ())[:1]
+    later = [_describe_read(context, one.instruction, reader.write) for one in occurrences]
     return (
         *_name_write(context, reader),
         *_name_place(earlier, reader),
@@ -203,17 +203,17 @@ def _find_reader(context: Context, output: str) -> _Reader | None:
     if not found:
         return None
     write, wrong = min(found, key=lambda one: one[1].path)
-    return _Reader(write, wrong.path, wrong.sighting.instruction, wrong.sighting.scheduled)
+    return _Reader(write, wrong.path, wrong.occurrence.instruction, wrong.occurrence.scheduled)
 
 
 def _find_again(context: Context, reader: _Reader, *, scheduled: bool = False) -> list[HloInstruction]:
     """Returns the reader's operation in another module. scheduled: return the instruction that runs it."""
     known = reader.instruction
     found = [
-        sighting
-        for sighting in context.actual.sightings.get(reader.path, ())
-        if is_same_operation(known.opcode, sighting.instruction)
-        or is_same_operation(sighting.instruction.opcode, known)
+        occurrence
+        for occurrence in context.actual.occurrences.get(reader.path, ())
+        if is_same_operation(known.opcode, occurrence.instruction)
+        or is_same_operation(occurrence.instruction.opcode, known)
     ]
     return [one.scheduled if scheduled else one.instruction for one in found[:1]]
 

@@ -1,7 +1,7 @@
 """Which pass of XLA makes an output wrong.
 
 The snapshots of one compile are judged, and the case is compiled again without each pass to blame. The blame for an
-output that is not fresh in the end depends on its standing in the last snapshots:
+output that is not fresh in the end depends on its order sensitivity in the last snapshots:
 
     lost     no schedule can make it right any more: the step after which it stayed lost is to blame
     ordered  it is not lost: the step that fixed the wrong order is to blame
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ligerdiag.analysis.verdict.comparison import Standing
+from ligerdiag.analysis.verdict.comparison import OrderSensitivity
 from ligerdiag.bisect.evidence import (
     Evidence,
     describe_loosening,
@@ -23,7 +23,7 @@ from ligerdiag.bisect.evidence import (
     describe_openness,
     describe_order,
 )
-from ligerdiag.bisect.snapshots import CompilerStep, History, StandingChange, judge_history, list_snapshots
+from ligerdiag.bisect.snapshots import CompilerStep, History, OrderChange, judge_history, list_snapshots
 from ligerdiag.bisect.trials import Draft, Outcome, Trial, TrialRunner, make_row
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.effects.isolated import CallEffectsReader
@@ -65,16 +65,16 @@ class PassAnswer:
     output: str
     verdict: Verdict
     blame: PassBlame
-    change: StandingChange | None
+    change: OrderChange | None
     """The change after which the output is lost, or wrongly ordered; None if no step is to blame."""
-    loosened: StandingChange | None = None
+    loosened: OrderChange | None = None
     """The change after which nothing forces the order any more; None if nothing ever did."""
-    was: Standing | None = None
-    """The output's standing before the step."""
+    was: OrderSensitivity | None = None
+    """The output's order sensitivity before the step."""
     evidence: Evidence = ()
 
-    since: StandingChange | None = None
-    """The change that the evidence describes: the output has kept its standing since then."""
+    since: OrderChange | None = None
+    """The change that the evidence describes: the output has kept its order sensitivity since then."""
     detours: tuple[tuple[CompilerStep | None, CompilerStep], ...] = ()
     """Steps that lost the output for a while (None: the translation to HLO), each with the one that gave it back."""
 
@@ -88,7 +88,7 @@ class PassAnswer:
 def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswer:
     """Returns the step to blame for an output. verdict: that of the compiled program, not fresh."""
     changes = history.changes
-    lost = _find_lasting(changes, lambda one: one.after.standings[output] is Standing.LOST)
+    lost = _find_lasting(changes, lambda one: one.after.order_sensitivities[output] is OrderSensitivity.LOST)
     if lost is not None:
         return PassAnswer(
             output=output,
@@ -96,16 +96,16 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
             blame=PassBlame.LOST,
             change=lost,
             since=lost,
-            was=None if lost.before is None else lost.before.standings[output],
+            was=None if lost.before is None else lost.before.order_sensitivities[output],
             evidence=describe_loss(lost.before, lost.after, output),
             detours=_find_detours(changes, output),
         )
     wrong = _find_lasting(changes, lambda one: one.after.scheduled is not None and one.after.verdicts[output].is_wrong)
-    loose = _find_lasting(changes, lambda one: one.after.standings[output] is Standing.OPEN)
+    loose = _find_lasting(changes, lambda one: one.after.order_sensitivities[output] is OrderSensitivity.OPEN)
     is_wrong = verdict.is_wrong
     if loose is None or (is_wrong and wrong is None) or not (is_wrong or verdict is Verdict.LATENT):
         return PassAnswer(output=output, verdict=verdict, blame=PassBlame.UNEXPLAINED, change=None)
-    if loose.before is not None and loose.before.standings[output] is Standing.FORCED:
+    if loose.before is not None and loose.before.order_sensitivities[output] is OrderSensitivity.FORCED:
         loosened, evidence = loose, describe_loosening(loose.before, loose.after, output)
     else:
         loosened, evidence = None, describe_openness(loose.after, output)
@@ -119,15 +119,13 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
         change=wrong if is_wrong else None,
         loosened=loosened,
         since=wrong if is_wrong else loose,
-        was=Standing.OPEN,
+        was=OrderSensitivity.OPEN,
         evidence=evidence,
         detours=_find_detours(changes, output),
     )
 
 
-def _find_lasting(
-    changes: tuple[StandingChange, ...], holds: Callable[[StandingChange], bool]
-) -> StandingChange | None:
+def _find_lasting(changes: tuple[OrderChange, ...], holds: Callable[[OrderChange], bool]) -> OrderChange | None:
     """Returns the first of the last changes for all of which it holds; None if it does not hold for the last one."""
     found = None
     for change in reversed(changes):
@@ -138,13 +136,13 @@ def _find_lasting(
 
 
 def _find_detours(
-    changes: tuple[StandingChange, ...], output: str
+    changes: tuple[OrderChange, ...], output: str
 ) -> tuple[tuple[CompilerStep | None, CompilerStep], ...]:
     """Returns the pairs of steps between which the output was lost for a while."""
     found: list[tuple[CompilerStep | None, CompilerStep]] = []
-    since: StandingChange | None = None
+    since: OrderChange | None = None
     for change in changes:
-        is_lost = change.after.standings[output] is Standing.LOST
+        is_lost = change.after.order_sensitivities[output] is OrderSensitivity.LOST
         if is_lost and since is None:
             since = change
         elif not is_lost and since is not None:
@@ -178,7 +176,7 @@ def _describe_reason(answer: PassAnswer) -> str:
             return f" already in the program that XLA got: {what} was lost before, and no pass is to blame"
         if answer.was is None:
             return f" already after {name_step(step)}, and earlier snapshots were not judged"
-        was = "forced" if answer.was is Standing.FORCED else "open"
+        was = "forced" if answer.was is OrderSensitivity.FORCED else "open"
         loss = f"{name_step(step)} loses {what}"
         return f": {loss}; the order was {was} until then, and no order restores it afterwards{detours}"
     if answer.loosened is None:

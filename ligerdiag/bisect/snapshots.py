@@ -22,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.analysis.context import Context, compute_context
-from ligerdiag.analysis.verdict.comparison import Standing, choose_verdict, find_standing
+from ligerdiag.analysis.verdict.comparison import OrderSensitivity, choose_verdict, find_order_sensitivity
 from ligerdiag.analysis.writes import find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.bisect.synthetic_schedules import SchedulePolicy, inline_calls, schedule_module
@@ -145,7 +145,7 @@ class Judgement:
 
     module: HloModule
     """The judged module, with calls inlined if it had no schedule."""
-    standings: Mapping[str, Standing]
+    order_sensitivities: Mapping[str, OrderSensitivity]
     """By output name."""
     synthetic: Mapping[SchedulePolicy, Context]
     """The analysis under each schedule that the module could have; WRITTEN only if an output is lost."""
@@ -159,7 +159,10 @@ class Judgement:
         if self.scheduled is not None:
             return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}
         early = self.synthetic[SchedulePolicy.EARLY].verdicts.outputs
-        return {name: choose_verdict(standing, early[name].verdict) for name, standing in self.standings.items()}
+        return {
+            name: choose_verdict(sensitivity, early[name].verdict)
+            for name, sensitivity in self.order_sensitivities.items()
+        }
 
 
 def judge_module(
@@ -203,12 +206,12 @@ def judge_module(
         policy: judge(schedule_module(module, is_kernel, policy), shared)
         for policy in (SchedulePolicy.LATE, SchedulePolicy.EARLY)
     }
-    if Standing.LOST in _compare(synthetic).values():
+    if OrderSensitivity.LOST in _compare(synthetic).values():
         policy = SchedulePolicy.WRITTEN
         synthetic[policy] = judge(schedule_module(module, is_kernel, policy), shared)
     return Judgement(
         module=module,
-        standings=_compare(synthetic),
+        order_sensitivities=_compare(synthetic),
         synthetic=synthetic,
         scheduled=judge(module, shared if buffers is None else buffers) if module.is_scheduled else None,
     )
@@ -221,10 +224,10 @@ def _has_boundary(module: HloModule) -> bool:
     )
 
 
-def _compare(synthetic: Mapping[SchedulePolicy, Context]) -> Mapping[str, Standing]:
+def _compare(synthetic: Mapping[SchedulePolicy, Context]) -> Mapping[str, OrderSensitivity]:
     names = next(iter(synthetic.values())).verdicts.outputs
     return {
-        name: find_standing({context.verdicts.outputs[name].verdict for context in synthetic.values()})
+        name: find_order_sensitivity({context.verdicts.outputs[name].verdict for context in synthetic.values()})
         for name in names
     }
 
@@ -236,8 +239,8 @@ _ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StandingChange:
-    """A snapshot in which the standing or the verdict of some output differs from the one before."""
+class OrderChange:
+    """A snapshot in which the order sensitivity or the verdict of some output differs from the one before."""
 
     step: CompilerStep | None
     """The step that changed it; None for the program as XLA got it."""
@@ -252,7 +255,7 @@ class StandingChange:
 class History:
     """All changes of one compile."""
 
-    changes: tuple[StandingChange, ...]
+    changes: tuple[OrderChange, ...]
     """First the program as XLA got it, unless it could not be judged; then each change, in order."""
     snapshots: int
     """Number of snapshots, including the program as XLA got it and the scheduled one."""
@@ -270,7 +273,7 @@ def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJ
     """
     program, _ = load_hlo(artifact.program)
     files = list(_list_files(artifact))
-    changes: list[StandingChange] = []
+    changes: list[OrderChange] = []
     skipped: list[str] = []
     judged, digest, previous = 0, b"", None
     for number, (path, step) in enumerate(files):
@@ -285,7 +288,7 @@ def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJ
             skipped.append(path.name)
             continue
         if previous is None or _summarize(previous) != _summarize(judgement):
-            changes.append(StandingChange(step=step, path=path, before=previous, after=judgement))
+            changes.append(OrderChange(step=step, path=path, before=previous, after=judgement))
         previous = judgement
     on_judged(len(files), len(files))
     return History(changes=tuple(changes), snapshots=len(files), judged=judged, skipped=tuple(skipped))
@@ -310,5 +313,5 @@ def _judge(program: HloModule, path: Path, effects: CallEffectsReader, names: tu
         return None
 
 
-def _summarize(judgement: Judgement) -> tuple[Mapping[str, Standing], Mapping[str, Verdict]]:
-    return judgement.standings, judgement.verdicts
+def _summarize(judgement: Judgement) -> tuple[Mapping[str, OrderSensitivity], Mapping[str, Verdict]]:
+    return judgement.order_sensitivities, judgement.verdicts

@@ -4,7 +4,7 @@ matching names.
 Two modules of one program have one name, and one number in the process that compiled it, if the files give a number.
 Their entry computations have equally many parameters, and equally many arrays as results. Each of these keeps its
 element type and rank, and no dimension gets longer: the partitioner makes them shorter. Modules that agree in all of
-this may still be two programs; tags, operands and kernels say more (see `analysis.belief`).
+this may still be two programs; tags, operands and kernels say more (see `analysis.tag_trust`).
 """
 
 from collections.abc import Iterator, Sequence

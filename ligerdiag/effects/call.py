@@ -1,8 +1,8 @@
 """Computes the effects of one custom call, whatever its target.
 
-A call that carries a kernel does what the kernel's IR says. For any other, `ligerdiag.hlo.custom_calls` lists the targets
-that only read their operands and write their outputs. A target that it does not list is UNKNOWN, unless the user declares
-it (`declared`).
+A call that carries a kernel does what the kernel's IR says. For any other, `ligerdiag.hlo.custom_calls` lists the
+targets that only read their operands and write their outputs. A target that it does not list is UNKNOWN, unless the
+user declares it (`declared`).
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
-from ligerdiag.effects.mosaic.mosaic_effects import tell_apart
+from ligerdiag.effects.mosaic.mosaic_effects import make_unique_name
 from ligerdiag.effects.payload import (
     LaunchConfiguration,
     NoIrError,
@@ -49,7 +49,7 @@ def compute_listed_effects(*, target: str, backend_config: bytes, operands: int,
 def _find_mosaic_name(backend_config: bytes) -> str:
     """Returns the name of the Pallas kernel inside of a Mosaic GPU module; empty if it is unknown."""
     match = _MOSAIC_NAME.search(backend_config)
-    return tell_apart(match[1].decode("ascii"), backend_config) if match else ""
+    return make_unique_name(match[1].decode("ascii"), backend_config) if match else ""
 
 
 _KERNEL_PARSERS: Mapping[CallTrait, Callable[[bytes], tuple[LaunchConfiguration, ...]]] = {

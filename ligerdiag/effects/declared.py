@@ -1,9 +1,13 @@
 """Parses and applies the user's declarations of what custom calls write, for calls without IR.
 
-```toml [tool.ligerdiag.effects.my_ffi_target] writes = [0]        # numbers of the operands that the call overwrites
-reads = [1, 2]      # optional; all operands if missing
+```toml
+[tool.ligerdiag.effects.my_ffi_target]
+writes = [0]  # numbers of the operands that the call overwrites
+reads = [1, 2]  # optional; all operands if missing
 
-[tool.ligerdiag.effects."my_library_*"] writes = "aliased"  # only operands that an output of the call aliases ```
+[tool.ligerdiag.effects."my_library_*"]
+writes = "aliased"  # only operands that an output of the call aliases
+```
 
 The name is a custom call's target or its kernel's name; the kernel's name wins. If neither is declared, the first
 matching pattern of targets (`*`, `?`) with `writes = "aliased"` applies.

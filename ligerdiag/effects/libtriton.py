@@ -138,15 +138,15 @@ _OLDER = re.compile(rb"(\btt\.reshape %[\w#]+) \{allow_reorder = (?:(true)|false
 def _parse(source: bytes) -> tuple[Module, _Context]:
     """Parses the text. A text of an older Triton is translated if it is refused."""
     try:
-        return _parse_as_it_is(source)
+        return _parse_unchanged(source)
     except ArtifactError:
         newer = _OLDER.sub(lambda found: found[1] + (b" allow_reorder" if found[2] else b""), source)
         if newer == source:
             raise
-        return _parse_as_it_is(newer)
+        return _parse_unchanged(newer)
 
 
-def _parse_as_it_is(source: bytes) -> tuple[Module, _Context]:
+def _parse_unchanged(source: bytes) -> tuple[Module, _Context]:
     library = importlib.import_module("triton._C.libtriton")
     ir = cast(_Ir, library.ir)
     context = ir.context()

@@ -58,10 +58,10 @@ def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrit
         )
     numbers = range(len(names))
     pointers = {names[number]: number for number in numbers if number >= len(parameters) or parameters[number]}
-    held = _follow(statements, pointers)
+    pointees = _follow(statements, pointers)
     written: set[int] = set()
     for opcode, operands in statements:
-        through, reason = _find_written(opcode, operands, held)
+        through, reason = _find_written(opcode, operands, pointees)
         if reason:
             return PtxWrites(frozenset(), f"`{opcode}` in its PTX {reason}")
         written |= through
@@ -89,7 +89,7 @@ def _iterate_statements(body: str) -> Iterator[tuple[str, str]]:
 
 def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int]) -> dict[str, frozenset[int]]:
     """Maps each register to the parameters whose addresses it may hold."""
-    held: dict[str, frozenset[int]] = {}
+    pointees: dict[str, frozenset[int]] = {}
     moves: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     for opcode, operands in statements:
         target, sources = _split(operands)
@@ -97,18 +97,18 @@ def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int])
             address = _ADDRESS.search(sources)
             number = parameters.get(_NAME.findall(address[1])[0]) if address and _NAME.search(address[1]) else None
             for name in _NAME.findall(target):
-                held[name] = held.get(name, frozenset()) | ({number} if number is not None else frozenset())
+                pointees[name] = pointees.get(name, frozenset()) | ({number} if number is not None else frozenset())
         elif not opcode.startswith(("ld", "atom", "call", "st", "red")):
             moves.append((tuple(_NAME.findall(target)), tuple(_NAME.findall(sources))))
     while True:
-        before = sum(map(len, held.values()))
+        before = sum(map(len, pointees.values()))
         for targets, sources in moves:
-            found = frozenset[int]().union(*(held.get(name, frozenset()) for name in sources))
+            found = frozenset[int]().union(*(pointees.get(name, frozenset()) for name in sources))
             if found:
                 for name in targets:
-                    held[name] = held.get(name, frozenset()) | found
-        if sum(map(len, held.values())) == before:
-            return held
+                    pointees[name] = pointees.get(name, frozenset()) | found
+        if sum(map(len, pointees.values())) == before:
+            return pointees
 
 
 def _split(operands: str) -> tuple[str, str]:
@@ -120,7 +120,7 @@ def _split(operands: str) -> tuple[str, str]:
     return target, rest
 
 
-def _find_written(opcode: str, operands: str, held: dict[str, frozenset[int]]) -> tuple[frozenset[int], str]:
+def _find_written(opcode: str, operands: str, pointees: dict[str, frozenset[int]]) -> tuple[frozenset[int], str]:
     """Returns the parameters through which the statement may write, and the reason if it may write anywhere."""
     parts = opcode.split(".")
     if parts[0] == "call":
@@ -139,5 +139,5 @@ def _find_written(opcode: str, operands: str, held: dict[str, frozenset[int]]) -
             return frozenset(), ""
     else:
         return frozenset(), "is not known"
-    through = frozenset[int]().union(*(held.get(name, frozenset()) for name in _NAME.findall(address[1])))
+    through = frozenset[int]().union(*(pointees.get(name, frozenset()) for name in _NAME.findall(address[1])))
     return through, "" if through else "stores to an address that no parameter gives"

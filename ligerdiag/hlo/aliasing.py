@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
-from ligerdiag.hlo.dataflow import PASSED_ON, Dataflow, Position, Positions, Through, search
+from ligerdiag.hlo.dataflow import PASSED_ON, Dataflow, PassThrough, Position, Positions, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import TOKEN, ShapeIndex, compute_byte_size, iterate_leaf_shapes, iterate_leaves, render_index
@@ -154,7 +154,7 @@ def find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tu
 
 
 def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    flow = Dataflow(module, Through(tuples=True))
+    flow = Dataflow(module, PassThrough(tuples=True))
     root = module.computations[fusion.called_computations[0]].root
     for index in iterate_leaves(fusion.shape):
         value, rest = flow.find_definition(root, index)

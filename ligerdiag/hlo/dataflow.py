@@ -2,7 +2,7 @@
 
 A position is an instruction and an index into its shape. One of the positions that hold a value defines it; all others
 pass it on. `Dataflow.list_sources` steps from a position to those whose value it passes on, and every walk consists of
-such steps. A walk says what it looks through (`Through`) and which callers it asks:
+such steps. A walk says what it looks through (`PassThrough`) and which callers it asks:
 
 - bitcasts: to the operand; barriers (opt-barrier, domain, add-dependency): to the first operand;
 - tuples: to a tuple's element, and to the tuple of a get-tuple-element;
@@ -42,8 +42,8 @@ _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.ST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Through:
-    """The operations that a walk looks through; every other operation defines its result."""
+class PassThrough:
+    """The operations that pass a walk through to their operands; every other operation defines its result."""
 
     bitcasts: bool = False
     barriers: bool = False
@@ -63,7 +63,7 @@ class Dataflow:
     """Follows values through one module, as far as `through` allows."""
 
     module: Final[HloModule]
-    through: Final[Through]
+    through: Final[PassThrough]
 
     def list_sources(
         self, instruction: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None = None
@@ -173,7 +173,7 @@ def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstructi
 
 def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
     """Returns the start that this done or update belongs to; the loop or call that passes it on where there is one."""
-    flow = Dataflow(module, Through(tuples=True, barriers=True))
+    flow = Dataflow(module, PassThrough(tuples=True, barriers=True))
     while done.opcode in _FINISHES:
         done, _ = flow.find_definition(done.operands[0])
     return done
@@ -195,7 +195,7 @@ def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
     return instruction.operands
 
 
-def is_partitioned(instruction: HloInstruction) -> bool:
+def is_custom_partitioning(instruction: HloInstruction) -> bool:
     """Returns whether the instruction is the call of a `custom_partitioning`."""
     return is_call_with(instruction, CallTrait.CUSTOM_PARTITIONING)
 
@@ -228,7 +228,7 @@ def search[Node: Hashable](
     return before
 
 
-def find_way[Node: Hashable](
+def find_shortest_path[Node: Hashable](
     starts: Iterable[Node],
     list_next: Callable[[Node], Iterable[Node]],
     is_target: Callable[[Node], bool],
@@ -252,7 +252,7 @@ def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[No
 type Definition = tuple[int, ShapeIndex]
 """Id of the instruction that defines a value, and the leaf of its result."""
 
-PASSED_ON = Through(
+PASSED_ON = PassThrough(
     bitcasts=True,
     barriers=True,
     tuples=True,
@@ -318,7 +318,7 @@ class Positions:
         return by_index.get(index)
 
 
-def takes_operands_apart(instruction: HloInstruction) -> bool:
+def is_operandwise(instruction: HloInstruction) -> bool:
     """Returns whether the last number of a leaf's ShapeIndex names the one operand that the leaf comes from.
 
     So it is for a collective of several operands, as the combiners make them. A collective-permute may have operands of

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ligerdiag.hlo.dataflow import find_start, search
+from ligerdiag.hlo.dataflow import search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 
@@ -47,7 +47,7 @@ def draw_orders(module: HloModule, kernels: Collection[int], count: int, seed: i
     holders = _find_holders(module, kernels)
     edges = {one.id: _find_needed(one) for one in scheduled}
     starts = [one.id for home in scheduled for one in home.sequence if one.opcode in _STARTS]
-    ways = [_find_way(module, number) for number in kernels]
+    ways = [_find_path(module, number) for number in kernels]
     ways = [way for way in ways if way]
     for number in range(count):
         numbers = Random(f"{seed} {number}")
@@ -95,7 +95,7 @@ def _find_holders(module: HloModule, kernels: Collection[int]) -> frozenset[int]
     return frozenset(found)
 
 
-def _find_way(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
+def _find_path(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
     """Maps each computation on the path from the entry to this kernel to the ids of the instructions that run the
     kernel.
     """
@@ -196,9 +196,3 @@ def order_by(
             if not waiting[user]:
                 heappush(ready, (keys[user], user))
     return tuple(order)
-
-
-def find_late_start(module: HloModule, done: HloInstruction, late: Collection[int]) -> HloInstruction | None:
-    """Returns the start of this done if the order runs the start's work at the done."""
-    start = find_start(module, done)
-    return start if start.id in late else None

@@ -136,7 +136,7 @@ class HloComputation:
         ])  # fmt: skip
 
     @cached_property
-    def handed_elements(self) -> tuple[tuple[int, ...], ...]:
+    def rotated_elements(self) -> tuple[tuple[int, ...], ...]:
         """For each element of a loop's state, the elements that take this position in turn, itself first, as the body
         returns one in another one's position.
         """
@@ -238,8 +238,9 @@ class HloModule:
         return tuple(sorted(computation.instructions, key=lambda i: keys[i.id]))
 
     def _place_calls(self, computation: HloComputation) -> Mapping[int, int]:
-        """Maps ids of calls without a tag to the highest one before them: before JAX 0.7 a call of a function had no name,
-        and what is called reads what the call before it has overwritten."""
+        """Maps ids of calls without a tag to the highest one before them: before JAX 0.7 a call of a function had no
+        name, and what is called reads what the call before it has overwritten.
+        """
         if not any(one.opcode == "call" and one.id not in self.tags for one in computation.instructions):
             return {}
         found: dict[int, int] = {}

@@ -13,7 +13,7 @@ The result is an upper bound: it ignores which elements are read, and when.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ligerdiag.hlo.dataflow import Dataflow, Through, is_partitioned, is_shard_edge, search, takes_operands_apart
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, is_custom_partitioning, is_operandwise, is_shard_edge, search
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
@@ -65,7 +65,7 @@ class _Steps:
     def __init__(self, module: HloModule, list_dependents: Dependents | None) -> None:
         self._module, self._list_dependents = module, list_dependents
         self._instructions = {one.id: one for one in module.instructions}
-        self._flow = Dataflow(module, Through(bitcasts=True, barriers=True, tuples=True))
+        self._flow = Dataflow(module, PassThrough(bitcasts=True, barriers=True, tuples=True))
 
     def list_next(self, node: _Node) -> Iterator[_Node]:
         number, leaf = node
@@ -112,7 +112,7 @@ class _Steps:
                 yield from self._enter_call(user, place, leaf)
             case opcode if opcode in _BARRIERS and not place:
                 yield user.id, leaf
-            case _ if takes_operands_apart(user):
+            case _ if is_operandwise(user):
                 yield from ((user.id, one) for one in iterate_leaves(user.shape) if one[-1:] == (place,))
             case _:
                 yield from _list_all(user)
@@ -121,7 +121,7 @@ class _Steps:
         if is_shard_edge(call):
             yield call.id, (place, *leaf) if is_tuple(call.shape) else leaf
             return
-        if is_partitioned(call) and call.called_computations:
+        if is_custom_partitioning(call) and call.called_computations:
             yield from self._pass_parameter(call.called_computations[0], place, leaf)
             yield from _list_all(call)
             return

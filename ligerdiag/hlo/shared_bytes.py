@@ -35,12 +35,12 @@ from ligerdiag.hlo.dataflow import (
     PASSED_ON,
     Dataflow,
     Definition,
+    PassThrough,
     Position,
     Positions,
-    Through,
     find_start,
+    is_operandwise,
     search,
-    takes_operands_apart,
 )
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -275,7 +275,7 @@ class _Walk:
         self._slices: Final = buffers.slices
         self._definitions: Final = buffers.definitions
         self._positions = Positions(module, buffers)
-        self._flow = Dataflow(module, Through(tuples=True))
+        self._flow = Dataflow(module, PassThrough(tuples=True))
         self._places = {(one, index): number for one, found in buffers.definitions.items() for index, number in found}
         self._names: dict[Definition, Definition] = {}
         """Maps a definition to the name of its value, if it has another one."""
@@ -518,7 +518,7 @@ class _Walk:
         """Returns the operands' leaves that the result depends on."""
         (number, index), operands = name, instruction.operands
         is_one_of_several = number == instruction.id and index != ()
-        if is_one_of_several and takes_operands_apart(instruction):
+        if is_one_of_several and is_operandwise(instruction):
             operands = (instruction.operands[index[-1]],)
         elif is_one_of_several and instruction.opcode == "fusion":
             fused = self._module.computations[instruction.called_computations[0]]

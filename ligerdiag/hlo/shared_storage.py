@@ -54,18 +54,18 @@ class SharedStorage:
         """Lists the positions whose value this one names; none where it defines a value of its own."""
         opcode = instruction.opcode
         if opcode == "while":
-            if self.is_handed_on(instruction, index):
+            if self.is_loop_invariant(instruction, index):
                 yield instruction.operands[0], index
         elif opcode == "conditional":
             yield from self._list_branches(instruction, index)
         elif opcode == "parameter" and (loops := self._list_loops(instruction)):
             for loop in loops:
-                if self.is_handed_on(loop, index):
+                if self.is_loop_invariant(loop, index):
                     yield loop.operands[0], index
         elif opcode != "all-reduce-start":
             yield from self._flow.list_sources(instruction, index)
 
-    def is_handed_on(self, loop: HloInstruction, index: ShapeIndex) -> bool:
+    def is_loop_invariant(self, loop: HloInstruction, index: ShapeIndex) -> bool:
         """Returns whether the body of this loop returns that leaf of the state unchanged, in the same position."""
         key = loop.id, index
         if key not in self._carried:

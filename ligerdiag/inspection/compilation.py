@@ -11,18 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
-from ligerdiag.analysis.belief import compute_belief
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
-from ligerdiag.analysis.dependents import find_unlooked
 from ligerdiag.analysis.evaluation.labels import unite
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.explain.sharing_sentences import describe_must_share
 from ligerdiag.analysis.explain.view_builder import compute_schedule_view
 from ligerdiag.analysis.lost_refs import find_lost_refs
-from ligerdiag.analysis.provenance import compute_tags, forget_entered
-from ligerdiag.analysis.shared_branches import part_branches
-from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
-from ligerdiag.analysis.verdict.verdicts import doubt_outputs, lose_outputs, worsen_outputs
+from ligerdiag.analysis.provenance import compute_tags, forget_entered, retag_shared_branches
+from ligerdiag.analysis.tag_trust import compute_tag_trust
+from ligerdiag.analysis.unwritten_memory import find_unresolved_reads
+from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up_donations
+from ligerdiag.analysis.verdict.verdicts import make_outputs_clobbered, make_outputs_unknown, worsen_outputs
 from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_accesses, find_repeated, find_sites
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
@@ -36,7 +35,7 @@ from ligerdiag.effects.isolated import WORKER_MEMORY, CallEffectsReader
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import is_partitioned, search, take_unplaced_aliases
+from ligerdiag.hlo.dataflow import is_custom_partitioning, search, take_unplaced_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
@@ -117,7 +116,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         for call in compilation.kernel_calls
     )
     try:
-        mixed_up = find_mixed_up(optimized, compilation.buffers, is_described=compilation.is_described)
+        mixed_up = find_mixed_up_donations(optimized, compilation.buffers, is_described=compilation.is_described)
         compilation, shared = _check_buffers(compilation)
         effects_of = _see_through_partitioning(effects.find, program, optimized)
         context = _compute_context(compilation, names, effects_of, traced_calls, needs_tags=bool(shared))
@@ -130,8 +129,8 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         context = _find_lost_refs(context, compilation, names, effects_of)
         context = _mark_shared(context, shared, is_assigned=compilation.buffers is not None)
         if mixed_up is not None:
-            doubted = doubt_outputs(context.verdicts, mixed_up.outputs)
-            context = replace(context, mixed_up=mixed_up, verdicts=doubted)
+            unknown = make_outputs_unknown(context.verdicts, mixed_up.outputs)
+            context = replace(context, mixed_up=mixed_up, verdicts=unknown)
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         drawn = compute_schedule_view(context) if words.get("view") else None
     except _LOOSE as fault:
@@ -158,7 +157,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             for write in _sort_writes(context.writes)
         ),
         meant=dict(zip(names, _renumber(context), strict=False)),
-        unlooked=find_unlooked(context),
+        unlooked=find_unresolved_reads(context),
         neighbourhoods=around,
         view=drawn,
     )
@@ -213,14 +212,16 @@ def _see_through_partitioning(effects_of: EffectsOf, program: HloModule | None, 
         return effects_of
     module = program
     is_clean = not any(hides(call) for _, call in optimized.iterate_custom_calls())
-    hidden = {home.id for home, call in module.iterate_custom_calls() if not is_partitioned(call) and hides(call)}
+    hidden = {
+        home.id for home, call in module.iterate_custom_calls() if not is_custom_partitioning(call) and hides(call)
+    }
 
     def list_callees(home: int) -> list[int]:
         return [callee for one in module.computations[home].instructions for callee in one.called_computations]
 
     def find(call: HloInstruction) -> CallEffects:
         found = effects_of(call)
-        if not is_partitioned(call) or Access.UNKNOWN not in found.operands:
+        if not is_custom_partitioning(call) or Access.UNKNOWN not in found.operands:
             return found
         if is_clean and hidden.isdisjoint(search(call.called_computations, list_callees)):
             operands, outputs = (Access.READ,) * len(found.operands), (Access.WRITE,) * len(found.outputs)
@@ -295,7 +296,7 @@ def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:
     Raises ArtifactError if the assignment does not say.
     """
     try:
-        if find_mixed_up(optimized, buffers, is_described=False) is not None:
+        if find_mixed_up_donations(optimized, buffers, is_described=False) is not None:
             return True
         if fault := find_buffer_fault(optimized, buffers):
             raise ArtifactError(f"the buffer assignment is inconsistent: {fault}")
@@ -312,8 +313,8 @@ def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assign
         return context
     numbers = frozenset[int]().union(*[one.outputs for one in shared])
     if not is_assigned:
-        return replace(context, verdicts=doubt_outputs(context.verdicts, numbers))
-    return replace(context, shared=shared, verdicts=lose_outputs(context.verdicts, numbers))
+        return replace(context, verdicts=make_outputs_unknown(context.verdicts, numbers))
+    return replace(context, shared=shared, verdicts=make_outputs_clobbered(context.verdicts, numbers))
 
 
 def _compute_context(
@@ -346,7 +347,7 @@ def _compute_context(
             command_order=compilation.command_order or CommandOrder.SCHEDULE,
             is_assigned=compilation.buffers is not None,
         )
-    retagged, belief = None, None
+    retagged, tag_trust = None, None
     needs_tags = needs_tags or writes_something
     if needs_tags and not are_tags_used(compilation, program):
         retagged = compute_tags(program, optimized, named=not compilation.as_written)
@@ -354,10 +355,10 @@ def _compute_context(
     elif needs_tags:
         optimized = forget_entered(program, optimized)
         if writes_something:
-            optimized = part_branches(program, optimized)
+            optimized = retag_shared_branches(program, optimized)
     if writes_something and compilation.is_foreign:
-        belief = compute_belief(program, optimized)
-        optimized = belief.without_refuted(optimized)
+        tag_trust = compute_tag_trust(program, optimized)
+        optimized = tag_trust.without_refuted(optimized)
     return compute_context(
         program=program,
         optimized=optimized,
@@ -366,8 +367,8 @@ def _compute_context(
         output_names=names,
         traced_calls=traced_calls,
         retagged=retagged,
-        belief=belief,
-        folded=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
+        tag_trust=tag_trust,
+        canonicalized=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,
         is_assigned=compilation.buffers is not None,
@@ -441,7 +442,9 @@ def _find_command_order(provenance: Provenance) -> CommandOrder:
 
 
 def open_readers(toolchain: Toolchain, cache: Cache, templates: Templates) -> Pool:
-    """Returns a pool of one worker that reads kernels with the toolchain's Triton: a fork of a compile worker's template."""
+    """Returns a pool of one worker that reads kernels with the toolchain's Triton: a fork of a compile worker's
+    template.
+    """
     return Pool(
         cache=cache,
         toolchain=toolchain,

@@ -7,9 +7,9 @@ output or read on which they differ is unknown, and a finding that one of them l
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ligerdiag.analysis.belief import are_in_order
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.explain.output_sentences import describe_ambiguities, describe_untraced
+from ligerdiag.analysis.tag_trust import are_in_order
 from ligerdiag.analysis.verdict.comparison import join_outputs, join_read
 from ligerdiag.analysis.write_correspondence import TagCoverage, compute_tag_coverage
 from ligerdiag.artifacts.artifact import ANY_OPERAND, KernelCall
@@ -52,8 +52,8 @@ class Compilation:
     is_numbered: bool = True
     """The ids of the program's instructions increase in the order in which they were written; HLO text has no ids."""
     is_foreign: bool = True
-    """It has a foreign origin: tags count as far as the operands agree with them (see `belief`). Otherwise our worker
-    put them.
+    """It has a foreign origin: tags count as far as the operands agree with them (see `tag_trust`). Otherwise our
+    worker put them.
     """
     is_described: bool = False
     """XLA compiled it for an absent GPU, from its description."""
@@ -109,7 +109,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
     )
     moved = tuple(
         f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations cannot be told apart"
-        for index in sorted(context.matching.moved)
+        for index in sorted(context.matching.loop_depth_differs)
     )
     refuted = ()
     if context.refuted:

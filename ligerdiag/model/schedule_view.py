@@ -5,8 +5,8 @@ leaves out names and ids, which differ between compiles, and keeps everything th
 neighbourhoods are equally right. `analysis.explain.neighbours` computes it, and `analysis.explain.drift` compares two.
 
 A `ScheduleView` holds the data of the HTML report: the mutated buffers, their readers and the way to each output, a few
-hundred instructions at most, and in `text` the whole module. `analysis.explain.view_builder` computes it from both
-programs.
+hundred instructions at most, and in `text` the whole module. `analysis.explain.view_builder` computes it from
+both programs.
 """
 
 from collections.abc import Mapping
@@ -197,7 +197,8 @@ class MutatedBuffer:
     operand: int
     """0-based number of the operand of the custom call."""
     value: str
-    """Name of the instruction whose value is overwritten, with its `%`, and with a ShapeIndex in braces if it has one."""
+    """Name of the instruction whose value is overwritten, with its `%`, and with a ShapeIndex in braces if it has one.
+    """
     shape: str
     """Shape on one device, such as `f32[64,32]`."""
     size: int
@@ -230,7 +231,8 @@ class ScheduleStep:
     """0-based LogicalTime in instructions of the whole schedule; in a loop, that of the first iteration. For a `while`,
     that of the first instruction that it runs."""
     end: int
-    """LogicalTime of its end: for an asynchronous operation that of its `-done`, for a `while` its own, else `start`."""
+    """LogicalTime of its end: for an asynchronous operation that of its `-done`, for a `while` its own, else `start`.
+    """
     lane: Lane = Lane.COMPUTE
     loops: tuple[int, ...] = ()
     """Ids of the `while` instructions around it, outermost first; each is a step as well."""

@@ -23,7 +23,7 @@ from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
-from ligerdiag.hlo.dataflow import is_partitioned
+from ligerdiag.hlo.dataflow import is_custom_partitioning
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.parse import load_hlo
@@ -236,7 +236,7 @@ def _compute_costs(
                     cost.add(costs[called[1]], trips + 1)
                 case "conditional":
                     cost.add(max([costs[branch] for branch in called], key=lambda c: c.seconds))
-                case "custom-call" if called and is_partitioned(instruction):
+                case "custom-call" if called and is_custom_partitioning(instruction):
                     cost.add(costs[called[0]])
                 case "custom-call" if carries_kernel(instruction.proto.custom_call_target):
                     cost.add(_compute_kernel_cost(instruction, kernel_seconds))

@@ -36,7 +36,7 @@ class Special(StrEnum):
 
 def find_special(context: Context, read: ReadFinding) -> Special:
     """Returns the special value that the wrong read tests for; NOTHING if it uses the value otherwise."""
-    return Special.NOTHING if read.wrong is None else _find(context, read.wrong.sighting.instruction, _MOST_STEPS)
+    return Special.NOTHING if read.wrong is None else _find(context, read.wrong.occurrence.instruction, _MOST_STEPS)
 
 
 def describe_special(outputs: Sequence[str], special: Special, value: str) -> str:

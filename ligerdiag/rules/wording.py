@@ -16,7 +16,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.custom_calls import CallTrait, has_trait
-from ligerdiag.hlo.dataflow import find_way, list_operands, look_through
+from ligerdiag.hlo.dataflow import find_shortest_path, list_operands, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, iterate_user_frames
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
@@ -102,7 +102,7 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
 
 def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
     """Returns the user's line that reads, and whether its backward pass reads."""
-    found = (read.reader,) if read.wrong is None else (read.wrong.sighting.instruction, read.reader)
+    found = (read.reader,) if read.wrong is None else (read.wrong.occurrence.instruction, read.reader)
     for instruction in found:
         line = find_user_line(context.optimized, instruction)
         if line is not None:
@@ -240,7 +240,7 @@ def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
 
 def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
     """Returns the instructions from `start` (excluded) to `end` (included) along operands; () if there is no path."""
-    path = find_way([end], list_operands, lambda one: one is start, most=_MAX_PATH)
+    path = find_shortest_path([end], list_operands, lambda one: one is start, most=_MAX_PATH)
     return path[-2::-1]
 
 

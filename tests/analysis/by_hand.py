@@ -67,9 +67,9 @@ def judge(program: Program, schedule: Program, *outputs: str) -> Context:
 
 
 def judge_modules(
-    program: bytes, schedule: bytes, *outputs: str, traced: tuple[TracedKernel, ...] = (), folded: bool = False
+    program: bytes, schedule: bytes, *outputs: str, traced: tuple[TracedKernel, ...] = (), canonicalized: bool = False
 ) -> Context:
-    """program, schedule: serialized HloProtos; folded: as from a dump that has our tags."""
+    """program, schedule: serialized HloProtos; canonicalized: as from a dump that has our tags."""
     optimized, buffers = parse_hlo(schedule)
     assert buffers is not None
     return compute_context(
@@ -79,7 +79,7 @@ def judge_modules(
         effects_of=effects_of,
         output_names=outputs,
         traced_calls=traced,
-        folded=folded,
+        canonicalized=canonicalized,
     )
 
 

@@ -45,7 +45,7 @@ class Pair:
     schedule: str
     offsets: Mapping[str, int]
     """In bytes, by the name of a value."""
-    folded: bool
+    canonicalized: bool
     """As from a dump."""
     expected: Mapping[str, str]
     """Verdict by the name of an output, in the order of the outputs."""
@@ -69,7 +69,7 @@ def load_pairs(name: str) -> Mapping[str, Pair]:
                 program=f"HloModule f\n{choose(program, alternative)}",
                 schedule=f"HloModule f, is_scheduled=true\n{choose(text, alternative)}",
                 offsets={value: int(at) for line in _BUFFERS.findall(text) for value, at in _PLACE.findall(line)},
-                folded="// from a dump\n" in text,
+                canonicalized="// from a dump\n" in text,
                 expected={
                     output: verdict for output, _, verdict in (one.partition(" ") for one in expected.split(", "))
                 },
@@ -85,7 +85,7 @@ def choose(text: str, alternative: str) -> str:
 def judge_pair(name: str, label: str = "", *, traced: tuple[TracedKernel, ...] = ()) -> Context:
     """traced: the kernel calls that tracing has seen, where they are asked."""
     pair = load_pairs(name)[label]
-    return judge_modules(*read_pair(pair), *pair.expected, traced=traced, folded=pair.folded)
+    return judge_modules(*read_pair(pair), *pair.expected, traced=traced, canonicalized=pair.canonicalized)
 
 
 def read_pair(pair: Pair) -> tuple[bytes, bytes]:

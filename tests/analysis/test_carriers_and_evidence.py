@@ -1,7 +1,7 @@
 """Which operations carry the value from before a write, which one is blamed, and which tags are found again."""
 
+from ligerdiag.analysis.evaluated_pair import is_named_after
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers
-from ligerdiag.analysis.evaluations import is_named_after
 from ligerdiag.analysis.write_correspondence import compute_tag_coverage
 from ligerdiag.analysis.writes import find_hidden_writes
 from ligerdiag.hlo.parse import parse_hlo

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up
+from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up_donations
 from ligerdiag.artifacts.artifact import OPTIMIZED
 from ligerdiag.hlo import xla_pb2
 from ligerdiag.hlo.parse import load_hlo
@@ -56,7 +56,7 @@ def test_a_buffer_that_two_arguments_share_is_found_in_a_dump(cases: dict[str, C
     path = tmp_path / OPTIMIZED
     path.write_bytes(made.SerializeToString())
     module, buffers = load_hlo(path)
-    found = find_mixed_up(module, buffers, is_described=False)
+    found = find_mixed_up_donations(module, buffers, is_described=False)
     assert found is not None
     assert (found.parameters, found.outputs, found.is_seen) == ({1, 2}, {1, 2}, True)
 
@@ -64,4 +64,4 @@ def test_a_buffer_that_two_arguments_share_is_found_in_a_dump(cases: dict[str, C
 def test_arguments_that_each_have_their_buffer_are_not_mixed_up(cases: dict[str, CaseReport]) -> None:
     for name in ("one_passed-3-0", "passed-3-0"):  # the second one is only likely to be, on a machine with a GPU
         module, buffers = load_hlo(Path(cases[name].artifact) / OPTIMIZED)
-        assert find_mixed_up(module, buffers, is_described=False) is None
+        assert find_mixed_up_donations(module, buffers, is_described=False) is None

@@ -1,10 +1,12 @@
-"""Which slices of a loop are apart. That it matters is seen in tests/newcomer: with jax-triton 0.4 XLA makes such calls."""
+"""Which slices of a loop are apart. That it matters is seen in tests/newcomer: with jax-triton 0.4 XLA makes such
+calls.
+"""
 
 import json
 
 import pytest
 
-from ligerdiag.analysis.evaluation.loop_slices import takes_slices_apart
+from ligerdiag.analysis.evaluation.loop_slices import takes_distinct_slices
 from ligerdiag.analysis.writes import iterate_kernel_calls
 from tests.replay.by_hand import parse_text
 
@@ -69,7 +71,7 @@ def ask(config: object = None, **changed: object) -> bool:
     (frames,) = called
     loop = next(frame.instruction for frame in frames if frame.instruction.opcode == "while")
     loop.proto.backend_config = json.dumps(config or {}).encode()
-    return takes_slices_apart(module, frames, 0)
+    return takes_distinct_slices(module, frames, 0)
 
 
 @pytest.mark.parametrize(

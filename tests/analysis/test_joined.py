@@ -1,7 +1,7 @@
 """`programs/joined.py`: values that XLA computes together are told apart.
 
-By hand: the loss comes from the kernels alone, and each kernel gets its own operand, so the loss is right in all of them.
-Of the rest the replay's numbers decide: nothing is called wrong that is right, nor right that is wrong.
+By hand: the loss comes from the kernels alone, and each kernel gets its own operand, so the loss is right in all of
+them. Of the rest the replay's numbers decide: nothing is called wrong that is right, nor right that is wrong.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
-from ligerdiag.analysis.evaluation.parts import Parts, follow_parts
+from ligerdiag.analysis.evaluation.pieces import Pieces, follow_pieces
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.model.report import CaseReport
@@ -42,40 +42,40 @@ def test_an_output_is_called_wrong_exactly_where_its_numbers_are(reports: Mappin
     assert min(seen.values()) > 6, seen
 
 
-def reinterpret(opcode: str, before: Parts, layout: tuple[int, ...], shape: tuple[int, ...]) -> object:
+def reinterpret(opcode: str, before: Pieces, layout: tuple[int, ...], shape: tuple[int, ...]) -> object:
     """The pieces of `before`, with that minor_to_major, behind a bitcast or a reshape to `shape` in row-major order."""
     builder = Builder()
     entry = builder.computation("entry")
     operand = builder.add(entry, "parameter", shape=array(*before.shape))
     operand.shape.layout.minor_to_major[:] = layout
     builder.add(entry, opcode, [operand], shape=array(*shape))
-    return follow_parts(parse_hlo(builder.bytes())[0].entry.root, [before])
+    return follow_pieces(parse_hlo(builder.bytes())[0].entry.root, [before])
 
 
-HALVES = Parts((64, 8), 0, (32, 64), (1, 2))
+HALVES = Pieces((64, 8), 0, (32, 64), (1, 2))
 
 
 @pytest.mark.parametrize(
     ("opcode", "layout", "shape", "expected"),
     [
-        ("bitcast", (0, 1), (8, 64), Parts((8, 64), 1, (32, 64), (1, 2))),  # transposed in memory
-        ("bitcast", (1, 0), (1, 64, 8), Parts((1, 64, 8), 1, (32, 64), (1, 2))),
-        ("reshape", (0, 1), (512,), Parts((512,), 0, (256, 512), (1, 2))),  # by indices, not by memory
-        ("reshape", (1, 0), (2, 32, 8), Parts((2, 32, 8), 0, (1, 2), (1, 2))),
-        ("reshape", (1, 0), (4, 16, 8), Parts((4, 16, 8), 0, (2, 4), (1, 2))),
-        ("bitcast", (1, 0), (8, 64), Parts((8, 64), 0, (4, 8), (1, 2))),  # other rows, the same halves
-        ("reshape", (1, 0), (1, 512), Parts((1, 512), 1, (256, 512), (1, 2))),
+        ("bitcast", (0, 1), (8, 64), Pieces((8, 64), 1, (32, 64), (1, 2))),  # transposed in memory
+        ("bitcast", (1, 0), (1, 64, 8), Pieces((1, 64, 8), 1, (32, 64), (1, 2))),
+        ("reshape", (0, 1), (512,), Pieces((512,), 0, (256, 512), (1, 2))),  # by indices, not by memory
+        ("reshape", (1, 0), (2, 32, 8), Pieces((2, 32, 8), 0, (1, 2), (1, 2))),
+        ("reshape", (1, 0), (4, 16, 8), Pieces((4, 16, 8), 0, (2, 4), (1, 2))),
+        ("bitcast", (1, 0), (8, 64), Pieces((8, 64), 0, (4, 8), (1, 2))),  # other rows, the same halves
+        ("reshape", (1, 0), (1, 512), Pieces((1, 512), 1, (256, 512), (1, 2))),
         ("reshape", (1, 0), (0,), None),
     ],
 )
 def test_pieces_stay_whole_in_another_shape(
-    opcode: str, layout: tuple[int, ...], shape: tuple[int, ...], expected: Parts | None
+    opcode: str, layout: tuple[int, ...], shape: tuple[int, ...], expected: Pieces | None
 ) -> None:
     assert reinterpret(opcode, HALVES, layout, shape) == expected
 
 
 def test_pieces_that_another_shape_tears_are_not_told_apart() -> None:
-    thirds = Parts((6, 4), 0, (2, 4, 6), (1, 2, 4))
+    thirds = Pieces((6, 4), 0, (2, 4, 6), (1, 2, 4))
     assert reinterpret("reshape", thirds, (1, 0), (2, 12)) is None
-    inner = Parts((6, 4), 1, (2, 4), (1, 2))
+    inner = Pieces((6, 4), 1, (2, 4), (1, 2))
     assert reinterpret("reshape", inner, (1, 0), (24,)) is None

@@ -9,8 +9,8 @@ import pytest
 
 from ligerdiag.analysis.context import Context, compute_context_without_program
 from ligerdiag.analysis.def_use import find_moves
-from ligerdiag.analysis.evaluation.parts import Parts, follow_parts
-from ligerdiag.analysis.evaluations import Evaluations
+from ligerdiag.analysis.evaluated_pair import Evaluator
+from ligerdiag.analysis.evaluation.pieces import Pieces, follow_pieces
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
 from ligerdiag.analysis.reaching_definitions import find_origins, find_same_elements
 from ligerdiag.analysis.writes import find_hidden_writes
@@ -68,8 +68,8 @@ def test_pieces_of_a_concatenation_are_told_apart_behind_every_elementwise_opera
     entry = builder.computation("entry")
     root_operands = [builder.add(entry, "parameter")]
     builder.add(entry, opcode, root_operands)
-    parts = Parts((4,), 0, (2, 4), (1, 2))
-    assert follow_parts(read_root(builder), [parts]) == parts
+    parts = Pieces((4,), 0, (2, 4), (1, 2))
+    assert follow_pieces(read_root(builder), [parts]) == parts
 
 
 def write_filled(steps: Sequence[str]) -> Builder:
@@ -107,7 +107,7 @@ def test_a_rounding_is_found_behind_every_form_of_its_term(opcode: str) -> None:
     writes = find_hidden_writes(module, effects_of)
     intended = SimpleNamespace(outputs=[1])
     run = cast(Any, SimpleNamespace(space=SimpleNamespace(mark=lambda _: 1), run_intended=lambda _: intended))
-    (found,) = Evaluations.find_roundings(run, writes, ("y",))
+    (found,) = Evaluator.find_roundings(run, writes, ("y",))
     assert (found.subtraction.opcode, found.outputs) == ("subtract", ("y",))
 
 

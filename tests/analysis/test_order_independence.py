@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.analysis.verdict.comparison import Standing
+from ligerdiag.analysis.verdict.comparison import OrderSensitivity
 from ligerdiag.bisect.snapshots import Judgement, judge_module
 from ligerdiag.bisect.synthetic_schedules import SchedulePolicy
 from ligerdiag.effects.declared import DeclaredEffects
@@ -13,7 +13,12 @@ from ligerdiag.model.findings import Verdict
 from tests.analysis.by_hand import Program
 from tests.hlo.building import array, tuple_of
 
-FORCED, OPEN, LOST, UNKNOWN = Standing.FORCED, Standing.OPEN, Standing.LOST, Standing.UNKNOWN
+FORCED, OPEN, LOST, UNKNOWN = (
+    OrderSensitivity.FORCED,
+    OrderSensitivity.OPEN,
+    OrderSensitivity.LOST,
+    OrderSensitivity.UNKNOWN,
+)
 EFFECTS = CallEffectsReader(cache=None, declared=(DeclaredEffects(name="double", writes=frozenset({0})),))
 
 
@@ -50,7 +55,7 @@ def judge(program: Program, snapshot: Program, *names: str) -> Judgement:
 
 def test_an_order_that_nothing_forces_is_open() -> None:
     judgement = judge(write_program(), write_program(), "sums", "y")
-    assert judgement.standings == {"sums": FORCED, "y": OPEN}
+    assert judgement.order_sensitivities == {"sums": FORCED, "y": OPEN}
     assert judgement.verdicts == {"sums": Verdict.FRESH, "y": Verdict.LATENT}
     assert SchedulePolicy.WRITTEN not in judgement.synthetic
 
@@ -63,7 +68,7 @@ def test_an_edge_from_the_kernel_to_the_reader_forces_it(kind: str) -> None:
     y = snapshot.op(entry, "abs", h, *([sums] if kind == "data" else []), tag=3)
     if kind == "control":
         y.control_predecessor_ids.append(sums.id)
-    assert judge(write_program(), finish(snapshot, entry, sums, y), "sums", "y").standings["y"] is FORCED
+    assert judge(write_program(), finish(snapshot, entry, sums, y), "sums", "y").order_sensitivities["y"] is FORCED
 
 
 def test_a_reader_of_another_value_is_lost_whatever_the_order() -> None:
@@ -75,7 +80,7 @@ def test_a_reader_of_another_value_is_lost_whatever_the_order() -> None:
     judgement = judge(
         write_program(), finish(snapshot, entry, sums, snapshot.op(entry, "abs", h, sums, tag=3)), "s", "y"
     )
-    assert judgement.standings == {"s": FORCED, "y": LOST}
+    assert judgement.order_sensitivities == {"s": FORCED, "y": LOST}
     assert judgement.verdicts["y"] is Verdict.STALE
 
 
@@ -91,7 +96,7 @@ def test_one_reader_before_the_kernel_and_one_after_it_can_be_right_in_the_autho
     wrong = {policy: context.verdicts.outputs["both"].verdict for policy, context in judgement.synthetic.items()}
     assert wrong[SchedulePolicy.LATE] is Verdict.STALE
     assert wrong[SchedulePolicy.EARLY] is Verdict.CLOBBERED
-    assert judgement.standings["both"] is OPEN
+    assert judgement.order_sensitivities["both"] is OPEN
 
 
 def test_a_kernel_of_unknown_effect_leaves_what_it_touches_unknown() -> None:
@@ -99,7 +104,7 @@ def test_a_kernel_of_unknown_effect_leaves_what_it_touches_unknown() -> None:
     h = module.op(entry, "negate", x, tag=1)
     sums = module.kernel(entry, h, tag=2, target="opaque")
     program = finish(module, entry, sums, module.op(entry, "abs", h, tag=3))
-    assert judge(program, program, "sums", "y").standings == {"sums": UNKNOWN, "y": UNKNOWN}
+    assert judge(program, program, "sums", "y").order_sensitivities == {"sums": UNKNOWN, "y": UNKNOWN}
 
 
 @pytest.mark.parametrize(("order", "expected"), [("ky", Verdict.LATENT), ("yk", Verdict.STALE)])
@@ -112,7 +117,7 @@ def test_a_schedule_of_its_own_gives_the_verdict_and_the_standing_stays(order: s
     root = entry.instructions[-1]
     snapshot.schedule(entry, x, h, *((sums, y) if order == "ky" else (y, sums)), root)
     judgement = judge(write_program(), snapshot, "sums", "y")
-    assert judgement.standings["y"] is OPEN
+    assert judgement.order_sensitivities["y"] is OPEN
     assert judgement.verdicts["y"] is expected
 
 

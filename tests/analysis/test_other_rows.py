@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ligerdiag import api
-from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_rows
+from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_rows
 from ligerdiag.effects.access import OperandUse, WriteCoverage, join_uses
 from ligerdiag.hlo.xla_pb2 import LayoutProto, ShapeProto
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.analysis.command_buffers import find_command_buffers, find_unordered
 from ligerdiag.analysis.context import compute_context, compute_context_without_program
-from ligerdiag.analysis.races import RaceKind, find_spans
+from ligerdiag.analysis.races import RaceKind, find_command_buffers, find_spans, find_unordered
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.thunks import CommandOrder, parse_thunks

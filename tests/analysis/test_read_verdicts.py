@@ -3,7 +3,7 @@
 import pytest
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.explain import view_parts as view_accesses
+from ligerdiag.analysis.explain import view_builder as view_accesses
 from ligerdiag.analysis.explain.view_builder import compute_schedule_view
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict
 from ligerdiag.model.findings import Verdict

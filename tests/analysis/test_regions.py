@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ligerdiag.analysis.evaluation.parts import ArrayRegion, Parts, find_region
+from ligerdiag.analysis.evaluation.pieces import ArrayRegion, Pieces, find_region
 from ligerdiag.hlo.parse import parse_hlo
 from tests.hlo.building import Builder, array
 
@@ -13,11 +13,11 @@ WHOLE = array(8, 4)
 
 def test_pieces_in_the_region_change_and_the_others_stay() -> None:
     region = ArrayRegion((8, 4), 0, 2, 6)
-    assert region.replace(1, 1, 2) == Parts((8, 4), 0, (2, 6, 8), (1, 2, 1))
-    assert region.replace(Parts((8, 4), 0, (4, 8), (1, 4)), 1, 2) == Parts((8, 4), 0, (2, 4, 6, 8), (1, 2, 6, 4))
+    assert region.replace(1, 1, 2) == Pieces((8, 4), 0, (2, 6, 8), (1, 2, 1))
+    assert region.replace(Pieces((8, 4), 0, (4, 8), (1, 4)), 1, 2) == Pieces((8, 4), 0, (2, 4, 6, 8), (1, 2, 6, 4))
     # of columns, and of another shape on the same bytes, it is not known which pieces the rows are
-    assert region.replace(Parts((8, 4), 1, (2, 4), (1, 4)), 1, 2) == Parts((8, 4), 0, (2, 6, 8), (5, 6, 5))
-    assert region.replace(Parts((4, 8), 0, (2, 4), (1, 4)), 1, 2) == Parts((8, 4), 0, (2, 6, 8), (5, 6, 5))
+    assert region.replace(Pieces((8, 4), 1, (2, 4), (1, 4)), 1, 2) == Pieces((8, 4), 0, (2, 6, 8), (5, 6, 5))
+    assert region.replace(Pieces((4, 8), 0, (2, 4), (1, 4)), 1, 2) == Pieces((8, 4), 0, (2, 6, 8), (5, 6, 5))
 
 
 @pytest.mark.parametrize(

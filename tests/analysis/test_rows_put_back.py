@@ -12,7 +12,7 @@ PROGRAM = Path(__file__).parent / "programs" / "rows_put_back.py"
 
 @pytest.mark.xfail(
     strict=True,
-    reason="parts.py follows the pieces of a concatenation, and not of an update at a constant place: the program's "
+    reason="pieces.py follows the pieces of a concatenation, and not of an update at a constant place: the program's "
     "second call depends on all that the first one's rows were put into, the schedule's on its own rows alone",
 )
 def test_rows_that_were_not_put_back_yet_do_not_depend_on_those_that_were(shared_cache: Path) -> None:

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.explain.view_builder import compute_schedule_view
-from ligerdiag.analysis.explain.view_parts import MOST_STEPS
+from ligerdiag.analysis.explain.view_builder import MOST_STEPS, compute_schedule_view
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, Lane, Place, ReadKind, ScheduleStep, ScheduleView
 from tests.analysis.by_hand import Program, judge, judge_modules

@@ -2,7 +2,13 @@
 
 import pytest
 
-from ligerdiag.analysis.verdict.comparison import Standing, choose_verdict, find_standing, join_outputs, join_read
+from ligerdiag.analysis.verdict.comparison import (
+    OrderSensitivity,
+    choose_verdict,
+    find_order_sensitivity,
+    join_outputs,
+    join_read,
+)
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import ReadKind
 
@@ -25,19 +31,21 @@ def test_a_read_is_unknown_where_programs_differ_and_where_its_output_is() -> No
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "standing", "shown"),
+    ("verdicts", "sensitivity", "shown"),
     [
-        ({FRESH}, Standing.FORCED, FRESH),
-        ({FRESH, LATENT}, Standing.OPEN, LATENT),
-        ({LATENT}, Standing.OPEN, LATENT),
-        ({STALE, FRESH}, Standing.OPEN, LATENT),
-        ({LATENT, UNKNOWN}, Standing.OPEN, LATENT),
-        ({STALE}, Standing.LOST, STALE),
-        ({STALE, CLOBBERED}, Standing.LOST, STALE),
-        ({STALE, UNKNOWN}, Standing.UNKNOWN, UNKNOWN),
-        ({UNKNOWN}, Standing.UNKNOWN, UNKNOWN),
+        ({FRESH}, OrderSensitivity.FORCED, FRESH),
+        ({FRESH, LATENT}, OrderSensitivity.OPEN, LATENT),
+        ({LATENT}, OrderSensitivity.OPEN, LATENT),
+        ({STALE, FRESH}, OrderSensitivity.OPEN, LATENT),
+        ({LATENT, UNKNOWN}, OrderSensitivity.OPEN, LATENT),
+        ({STALE}, OrderSensitivity.LOST, STALE),
+        ({STALE, CLOBBERED}, OrderSensitivity.LOST, STALE),
+        ({STALE, UNKNOWN}, OrderSensitivity.UNKNOWN, UNKNOWN),
+        ({UNKNOWN}, OrderSensitivity.UNKNOWN, UNKNOWN),
     ],
 )
-def test_an_output_stands_as_all_schedules_say(verdicts: set[Verdict], standing: Standing, shown: Verdict) -> None:
-    assert find_standing(verdicts) is standing
-    assert choose_verdict(standing, STALE) is shown
+def test_an_output_stands_as_all_schedules_say(
+    verdicts: set[Verdict], sensitivity: OrderSensitivity, shown: Verdict
+) -> None:
+    assert find_order_sensitivity(verdicts) is sensitivity
+    assert choose_verdict(sensitivity, STALE) is shown

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ligerdiag.effects.launches.byte_runs import (
     ByteRuns,
     concatenate,
+    contains,
     covers,
-    holds,
     intersect,
     is_disjoint,
     make_runs,
@@ -270,9 +270,9 @@ def test_sets_of_bytes_are_sets(one: ByteRuns, other: ByteRuns) -> None:
     ), "runs that touch are one"
     assert bytes_of(concatenate([one, other])) == a | b
     assert bytes_of(intersect(merged, merge(other, budget), budget)) == a & b
-    assert holds(merged, other) == (b <= a)
+    assert contains(merged, other) == (b <= a)
     assert bytes_of(one.clip(3, 9)) == {(program, byte) for program, byte in a if 3 <= byte < 9}
-    flat = merge(one.clip(0, 7), budget, apart=False)
+    flat = merge(one.clip(0, 7), budget, by_program=False)
     assert covers(flat, 7) == ({byte for _, byte in a} >= set(range(7)))
     clash = any(p != q and x == y for p, x in a for q, y in a | b)
     assert is_disjoint(one, other, budget) == (not clash)

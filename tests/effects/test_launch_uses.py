@@ -1,4 +1,6 @@
-"""Uses of buffers where the front end is no help: hand-written IR, launches that are too large, payloads and their joins."""
+"""Uses of buffers where the front end is no help: hand-written IR, launches that are too large, payloads and their
+joins.
+"""
 
 import zlib
 from typing import Any

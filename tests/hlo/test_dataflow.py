@@ -2,14 +2,14 @@
 
 import pytest
 
-from ligerdiag.hlo.dataflow import Dataflow, Through, find_way, search
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, find_shortest_path, search
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto
 from tests.hlo.building import Builder, array, find, tuple_of
 
 PAIR = tuple_of(array(4), array(4))
-EVERYTHING = Through(
+EVERYTHING = PassThrough(
     bitcasts=True,
     barriers=True,
     tuples=True,
@@ -24,7 +24,7 @@ EVERYTHING = Through(
 
 
 def sources(
-    builder: Builder, message: HloInstructionProto, *index: int, through: Through = EVERYTHING
+    builder: Builder, message: HloInstructionProto, *index: int, through: PassThrough = EVERYTHING
 ) -> list[tuple[int, tuple[int, ...]]]:
     module = parse_hlo(builder.bytes())[0]
     return [(one.id, rest) for one, rest in Dataflow(module, through).list_sources(find(module, message), index)]
@@ -37,7 +37,7 @@ def test_what_is_not_looked_through_defines_its_value_1(opcode: str) -> None:
     x = builder.add(entry, "parameter")
     name = builder.add(entry, opcode, [x])
     assert sources(builder, name) == [(x.id, ())]
-    assert sources(builder, name, through=Through(tuples=True, asynchronous=True, arguments=True)) == []
+    assert sources(builder, name, through=PassThrough(tuples=True, asynchronous=True, arguments=True)) == []
 
 
 def test_a_whole_tuple_is_defined_by_the_tuple_and_an_element_is_not_2() -> None:
@@ -56,7 +56,7 @@ def test_a_fusion_gives_what_its_computation_returns_3() -> None:
     entry = builder.computation("entry")
     fusion = builder.add(entry, "fusion", [builder.add(entry, "parameter")], calls=[fused])
     assert sources(builder, fusion) == [(root.id, ())]
-    assert sources(builder, fusion, through=Through(calls=True)) == []
+    assert sources(builder, fusion, through=PassThrough(calls=True)) == []
 
 
 def test_a_loop_and_its_parameters_have_two_sources_4() -> None:
@@ -71,8 +71,8 @@ def test_a_loop_and_its_parameters_have_two_sources_4() -> None:
     loop = builder.add(entry, "while", [x], calls=[body, condition])
     for one in (loop, state, seen):
         assert sources(builder, one) == [(x.id, ()), (moved.id, ())]
-        assert sources(builder, one, through=Through(loop_back=True)) == [(moved.id, ())]
-        assert sources(builder, one, through=Through(arguments=True)) == []
+        assert sources(builder, one, through=PassThrough(loop_back=True)) == [(moved.id, ())]
+        assert sources(builder, one, through=PassThrough(arguments=True)) == []
 
 
 def test_a_computation_that_two_branches_share_gets_the_operands_of_both_5() -> None:
@@ -109,10 +109,10 @@ def build_diamond() -> HloModule:
 
 def test_a_way_is_a_shortest_one_and_a_start_may_be_its_target() -> None:
     root = build_diamond().entry.root
-    way = find_way([root], lambda one: one.operands, lambda one: one.opcode == "parameter")
+    way = find_shortest_path([root], lambda one: one.operands, lambda one: one.opcode == "parameter")
     assert [one.opcode for one in way] == ["add", "negate", "parameter"]
-    assert find_way([root], lambda one: one.operands, lambda one: one is root) == (root,)
-    assert find_way([root], lambda one: one.operands, lambda one: one.opcode == "iota") == ()
+    assert find_shortest_path([root], lambda one: one.operands, lambda one: one is root) == (root,)
+    assert find_shortest_path([root], lambda one: one.operands, lambda one: one.opcode == "iota") == ()
 
 
 def test_a_search_meets_the_nearest_first_and_stops_when_it_knows_too_many() -> None:

@@ -141,8 +141,8 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/compile/test_scratch_folders.py::test_other_users_may_not_enter_a_scratch_folder",
     ),
     "In modules that came from elsewhere": (
-        "tests/analysis/test_belief.py::test_a_tag_of_what_is_computed_from_less_is_not",
-        "tests/analysis/test_belief.py::test_tags_of_a_program_rise",
+        "tests/analysis/test_tag_trust.py::test_a_tag_of_what_is_computed_from_less_is_not",
+        "tests/analysis/test_tag_trust.py::test_tags_of_a_program_rise",
     ),
     "An output is unknown if": (
         "tests/security/test_names.py::test_no_name_that_is_lost_or_another_s_makes_a_verdict_better",

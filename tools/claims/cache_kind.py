@@ -1,7 +1,7 @@
 """Caches: entries swapped by hand, cut off, under another key, no files, or open to others.
 
-What a look-up finds afterwards is what it found before, or nothing; what is inspected with such a cache says what it says
-without one.
+What a look-up finds afterwards is what it found before, or nothing; what is inspected with such a cache says what it
+says without one.
 """
 
 import json

@@ -5,7 +5,7 @@ mark on values that depend on something unknown; `verdict.verdicts` makes output
 lists the kinds. A value folded into the overwritten one itself, such as `x + 0`, leaves no trace: that is a limit, and
 has no mark.
 
-`Folded` finds DERIVATIVE, OTHER_FORM, CONSTANT and RECOMPUTED while the program is evaluated in its order. For
+`AmbiguityMarker` finds DERIVATIVE, OTHER_FORM, CONSTANT and RECOMPUTED while the program is evaluated in its order. For
 DERIVATIVE it asks which operations want the original. Autodiff saves values of the forward pass (residuals) and reads
 them later, in operations named `transpose(…)` that carry the source line of their forward operation. If that operation
 ran before the kernel (it defines the overwritten value, or reads it earlier), the derivative needs the value as it was
@@ -69,8 +69,9 @@ class Reason(StrEnum):
     TOO_MANY = "too many"
     """There are too many wrong operations to find out which of them an output depends on."""
     UNIDENTIFIED = "unidentified"
-    """An instruction of the optimized module without a name, or with one that cannot be trusted, may carry the original (see
-    `belief`), and the output is wrong if it does."""
+    """An instruction of the optimized module without a name, or with one that cannot be trusted, may carry the original
+    (see `tag_trust`), and the output is wrong if it does.
+    """
     RECOMPUTED = "recomputed"
     """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. JAX may have
     dropped a call whose outputs nothing needs there, although its author means its write; or the call is outside of
@@ -78,7 +79,7 @@ class Reason(StrEnum):
     """
     MIXED = "mixed"
     """Two merged values, from before and after the write, meet in a loop or conditional whose result is unknown (see
-    `verdict.one_value.find_twin_confluences`)."""
+    `verdict.merged_values.find_twin_confluences`)."""
     TWIN_OPERANDS = "twin operands"
     """A kernel gets two merged values, such as two arrays of zeros, and overwrites one of them: the version of the
     other one depends on when it does so.
@@ -218,8 +219,10 @@ def _describe_operation(module: HloModule, one: HloInstruction) -> tuple[object,
 
 
 @dataclass(slots=True, eq=False)
-class Folded:
-    """Marks the ambiguities of a folded program; the evaluation reports every result and every hidden write to it."""
+class AmbiguityMarker:
+    """Marks the ambiguities of a canonicalized program; the evaluation reports every result and every hidden write to
+    it.
+    """
 
     module: HloModule
     space: LabelSpace

@@ -14,8 +14,8 @@ called beside it: XLA inlines calls, and common subexpression elimination then m
 
 Carriers are found again in the optimized module by tag and opcode. One that has grown is a merger of two operations
 (two products with a common factor) and counts as neither. Where one is not found in a partitioned module, candidates
-without a tag are looked for as `belief` does for a foreign module. An operand with several definitions (elements of a
-loop's state that change places) has as many in the optimized module: if some are not found there, and the same number
+without a tag are looked for as `tag_trust` does for a foreign module. An operand with several definitions (elements of
+a loop's state that change places) has as many in the optimized module: if some are not found there, and the same number
 of instructions that are no carriers define the operand, these are the missing ones. Without any carrier, only the check
 for missing writes remains.
 """
@@ -27,7 +27,7 @@ from functools import lru_cache, reduce
 from types import MappingProxyType
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.reaching_definitions import find_inlined, find_one_value, find_origins, number_inlined
+from ligerdiag.analysis.reaching_definitions import find_equal_operand, find_inlined, find_origins, number_inlined
 from ligerdiag.analysis.writes import Frames, HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -145,7 +145,7 @@ def compute_carried(
     return {number: labels for number, labels in found.items() if labels}
 
 
-def find_lost(module: HloModule, carriers: Carriers) -> Carriers:
+def find_lost_carriers(module: HloModule, carriers: Carriers) -> Carriers:
     """Returns the carriers without an instruction of their tag in the optimized module: XLA has rewritten them."""
     tags = module.tags
     found = {
@@ -168,7 +168,7 @@ def carry_displaced(
     carried: result of `compute_carried`; the labels of the new ones are added. performed: the writes as the optimized
     module performs them. Returns the carriers without the origins that are found.
     """
-    lost = frozenset(find_lost(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
+    lost = frozenset(find_lost_carriers(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
     gone = {index: paths & lost for index, paths in carriers.origins.items() if not paths.isdisjoint(lost)}
     if not gone:
         return carriers, carried
@@ -240,7 +240,7 @@ def _find_carriers(
     where = find_inlined(module, frames)
     (_, numbers), dependent = number_inlined(module, where.root)[where.path], _find_dependent(computation)
     every = _count_values(module, where.root)
-    inside = Counter(numbers[one.id] for one in found.values() if find_one_value(one) is None)
+    inside = Counter(numbers[one.id] for one in found.values() if find_equal_operand(one) is None)
     return [c for c in found.values() if c.id in dependent and inside[numbers[c.id]] == every[numbers[c.id]]]
 
 
@@ -251,7 +251,7 @@ def _count_values(module: HloModule, root: HloComputation) -> Mapping[int, int]:
         numbers[one.id]
         for home, numbers in number_inlined(module, root).values()
         for one in home.instructions
-        if one.opcode not in _NOT_OPERATIONS and find_one_value(one) is None
+        if one.opcode not in _NOT_OPERATIONS and find_equal_operand(one) is None
     )
 
 

@@ -7,7 +7,7 @@ operands differ, if
 
 - every fused instruction has one array, whose set is the union of its operands' sets; only the root may be a tuple of
   such;
-- there are no pieces (see `parts`): no concatenation, and no operand in pieces;
+- there are no pieces (see `pieces`): no concatenation, and no operand in pieces;
 - no kernel is called inside, and there is no nested computation;
 - no label starts inside.
 
@@ -20,7 +20,7 @@ from typing import Protocol
 
 from ligerdiag.analysis.evaluation.label_memory import Places, Read
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluation.parts import PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.evaluation.pieces import Pieces, PiecewiseLabels, follow_pieces, union_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
@@ -126,7 +126,7 @@ _PLAIN = having(Trait.ONE_ARRAY, Trait.ARRAY_OF_ARRAYS, Trait.FROM_NOTHING) - {"
 class FusionEnvironment(Protocol):
     """The evaluation around a fusion."""
 
-    def conclude(
+    def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
         """Returns the set of an operation's result, with the labels that start there; records a tagged operation's set."""
@@ -147,7 +147,7 @@ class FusionEnvironment(Protocol):
         ...
 
 
-type FusedValue = int | Parts | tuple["FusedValue", ...]
+type FusedValue = int | Pieces | tuple["FusedValue", ...]
 """An array's set, its pieces' sets, or a tuple of values."""
 
 
@@ -159,18 +159,18 @@ class FusionEvaluator:
     _surroundings: FusionEnvironment
     _fusion: HloInstruction
     _reads: tuple[Read, ...]
-    _parts: Mapping[int, Parts]
+    _pieces: Mapping[int, Pieces]
     """operand_number to the operand's pieces, where known."""
 
-    def run(self) -> list[PartedValue]:
+    def run(self) -> list[PiecewiseLabels]:
         arguments: list[FusedValue] = []
         given: list[list[Labels]] = [[] for _ in self._fusion.operands]
         for number, _, labels in self._reads:
             given[number].append(labels)
         for number, operand in enumerate(self._fusion.operands):
             sets = given[number]
-            if number in self._parts:
-                arguments.append(self._parts[number].add(sets[0] & ~self._parts[number].union))
+            if number in self._pieces:
+                arguments.append(self._pieces[number].add(sets[0] & ~self._pieces[number].union))
             else:
                 arguments.append(tuple(sets) if is_tuple(operand.shape) else sets[0])
         callee = self._module.computations[self._fusion.called_computations[0]]
@@ -178,7 +178,7 @@ class FusionEvaluator:
 
     def _run(self, computation: HloComputation, arguments: list[FusedValue]) -> FusedValue:
         values: dict[int, FusedValue] = {}
-        conclude, fusion, reads = self._surroundings.conclude, self._fusion, self._reads
+        finish_fused, fusion, reads = self._surroundings.finish_fused, self._fusion, self._reads
         for instruction in computation.instructions:
             labels: FusedValue | None = None
             if instruction.opcode in _PLAIN:
@@ -192,7 +192,7 @@ class FusionEvaluator:
             if labels is None:
                 values[instruction.id] = self._evaluate(instruction, values, arguments)
             else:
-                values[instruction.id] = conclude(instruction, fusion, labels, reads)
+                values[instruction.id] = finish_fused(instruction, fusion, labels, reads)
         return values[computation.root.id]
 
     def _evaluate(
@@ -210,14 +210,14 @@ class FusionEvaluator:
         if opcode in ("fusion", "call"):
             return self._run(self._module.computations[instruction.called_computations[0]], operands)
         sets = [_union(operand) for operand in operands]
-        value: PartedValue | None = None
+        value: PiecewiseLabels | None = None
         if not is_tuple(instruction.shape) and not any(isinstance(operand, tuple) for operand in operands):
-            value = follow_parts(instruction, [o for o in operands if not isinstance(o, tuple)])
+            value = follow_pieces(instruction, [o for o in operands if not isinstance(o, tuple)])
         if opcode == "custom-call":
             value = self._surroundings.call_fused(instruction, sets)
         elif value is None:
             value = unite(sets)
-        concluded = self._surroundings.conclude(instruction, self._fusion, union_of(value), self._reads)
+        concluded = self._surroundings.finish_fused(instruction, self._fusion, union_of(value), self._reads)
         value = concluded if isinstance(value, int) else value.add(self._surroundings.find_started(instruction))
         if opcode == "custom-call" and (missed := self._surroundings.list_missed(instruction)):
             labels = union_of(value)
@@ -230,7 +230,7 @@ def _union(value: FusedValue) -> Labels:
     return unite(map(_union, value)) if isinstance(value, tuple) else union_of(value)
 
 
-def _flatten(value: FusedValue) -> list[PartedValue]:
+def _flatten(value: FusedValue) -> list[PiecewiseLabels]:
     if not isinstance(value, tuple):
         return [value]
     return [leaf for child in value for leaf in _flatten(child)]

@@ -6,7 +6,7 @@ knowing, so readers are correct only if they happen to be ordered correctly. If 
 array, only the pieces in it change. A read that nothing orders with a write to its bytes is lucky, and gets a mark (see
 `unordered_reads`). Values without a place in the buffer assignment have negative numbers of their own.
 
-An evaluation returns `Actual`: the sets of the outputs, and a `Sighting` of each tagged operation that it meets.
+An evaluation returns `Actual`: the sets of the outputs, and an `Occurrence` of each tagged operation that it meets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, unite
-from ligerdiag.analysis.evaluation.parts import ArrayRegion, PartedValue, Parts, follow_parts
+from ligerdiag.analysis.evaluation.pieces import ArrayRegion, Pieces, PiecewiseLabels, follow_pieces
 from ligerdiag.analysis.writes import Frames
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
@@ -120,18 +120,18 @@ class ActualWrite:
     """Slice numbers of the overwritten operand."""
     partial: bool = False
     """The kernel gets only a part of the slice (an address inside it)."""
-    apart: bool = False
+    distinct_per_iteration: bool = False
     """That part is another one in each iteration of the loop around the call (see `loop_slices`)."""
     region: ArrayRegion | None = None
     """That part, where it is a single known region; `slices` is one array then."""
-    taken: TagPath = ()
+    slice_tags: TagPath = ()
     """Tags of the dynamic-slice that is that part, if as many loops surround the call as in the program: instructions
     with these tags take the same elements in the same iteration.
     """
 
-    def holds(self, number: int | None, reader: HloInstruction) -> bool:
+    def covers_slice(self, number: int | None, reader: HloInstruction) -> bool:
         """Returns whether this slice of the array in a slice of the memory takes only elements that the kernel gets."""
-        return number in self.slices and self.region is not None and self.region.holds(reader)
+        return number in self.slices and self.region is not None and self.region.covers(reader)
 
     @property
     def call(self) -> HloInstruction:
@@ -149,19 +149,19 @@ class LabelMemory:
     """The reads that get a mark of luck."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
     """Slice number to set; empty sets are missing."""
-    parts: dict[int, Parts] = field(default_factory=dict[int, Parts])
+    pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
     """Slice number to the pieces of its value, where known."""
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
     journal: dict[int, Labels] | None = None
     """While a loop or branch runs: slice number to its set before the first change."""
 
-    def put(self, number: int, value: PartedValue) -> None:
+    def put(self, number: int, value: PiecewiseLabels) -> None:
         """Defines a slice."""
-        if isinstance(value, Parts):
-            self.parts[number] = value
+        if isinstance(value, Pieces):
+            self.pieces[number] = value
             value = value.union
-        elif self.parts:
-            self.parts.pop(number, None)
+        elif self.pieces:
+            self.pieces.pop(number, None)
         self._set(number, value)
         if self.raw:
             self.raw.pop(number, None)
@@ -189,35 +189,35 @@ class LabelMemory:
         reads = self.unordered.get(reader.id, ())
         return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
-    def find_parts(self, number: int, reader: HloInstruction, operand: int) -> Parts | None:
+    def find_pieces(self, number: int, reader: HloInstruction, operand: int) -> Pieces | None:
         """Returns the pieces of this slice's value as the reader of this operand sees them, with marks on the
         overwritten ones.
         """
-        parts, value = self.parts.get(number), reader.operands[operand]
+        pieces, value = self.pieces.get(number), reader.operands[operand]
         for one in self.unordered.get(reader.id, ()):
             if one.region is not None and (one.operand, one.lucky.slice_number) == (operand, number):
-                before = self.sets.get(number, 0) if parts is None else parts
-                parts = one.region.replace(before, 0, self.space.mark(one.lucky))
-        if parts is None:
+                before = self.sets.get(number, 0) if pieces is None else pieces
+                pieces = one.region.replace(before, 0, self.space.mark(one.lucky))
+        if pieces is None:
             return None
         bitcasts: list[HloInstruction] = []
         while value.opcode == "bitcast":
             bitcasts.append(value)
             value = value.operands[0]
-        while parts.shape != tuple(value.shape.dimensions):
+        while pieces.shape != tuple(value.shape.dimensions):
             if not bitcasts:
                 return None
             value = bitcasts.pop()  # a slice of the bitcast was overwritten
         for bitcast in reversed(bitcasts):
-            seen = follow_parts(bitcast, [parts])
-            if not isinstance(seen, Parts):
+            seen = follow_pieces(bitcast, [pieces])
+            if not isinstance(seen, Pieces):
                 return None
-            parts = seen
-        return parts
+            pieces = seen
+        return pieces
 
     def settle(self, number: int, labels: Labels) -> None:
         """Sets the slice's value where alternative paths through the program meet."""
-        self.parts.pop(number, None)
+        self.pieces.pop(number, None)
         if labels:
             self.sets[number] = labels
         else:
@@ -228,10 +228,10 @@ class LabelMemory:
         for number in write.slices:
             for hit in self.overlapping(number):
                 before = self.sets.get(hit, 0)
-                parts = self.parts.pop(hit, None)
+                pieces = self.pieces.pop(hit, None)
                 if write.region is not None and hit == number:
-                    self.parts[hit] = write.region.replace(parts or before, dropped, added)
-                    self._set(hit, self.parts[hit].union)
+                    self.pieces[hit] = write.region.replace(pieces or before, dropped, added)
+                    self._set(hit, self.pieces[hit].union)
                 else:
                     self._set(hit, before | added if write.partial or hit != number else before & ~dropped | added)
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
@@ -244,7 +244,7 @@ class LabelMemory:
         return unite(
             self.space.original(write.write)
             for write in self.raw.get(number, ())
-            if write.holds(number, reader) or (path and path == write.taken and number in write.slices)
+            if write.covers_slice(number, reader) or (path and path == write.slice_tags and number in write.slices)
         )
 
     def overlapping(self, number: int) -> Iterable[int]:
@@ -253,11 +253,11 @@ class LabelMemory:
 
 
 def find_read_place(
-    module: HloModule, taken: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
+    module: HloModule, slice_: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
 ) -> int | None:
-    """Returns the slice number of the array of which `taken` is a part; None if `scheduled` does not read it."""
-    number, operand = 0, taken.operands[0]
-    if taken is not scheduled:
+    """Returns the slice number of the array of which `slice_` is a part; None if `scheduled` does not read it."""
+    number, operand = 0, slice_.operands[0]
+    if slice_ is not scheduled:
         if operand.opcode != "parameter" or module.homes[operand.id].id not in scheduled.called_computations:
             return None
         number = operand.proto.parameter_number
@@ -266,7 +266,7 @@ def find_read_place(
 
 
 @dataclass(slots=True, eq=False)
-class Sighting:
+class Occurrence:
     """A tagged operation of the program, found again in the optimized module. Final fields, as in `HloInstruction`."""
 
     instruction: Final[HloInstruction]
@@ -284,7 +284,7 @@ class Actual:
 
     outputs: tuple[Labels, ...]
     """Set of each leaf of the entry root, in order."""
-    sightings: Mapping[TagPath, tuple[Sighting, ...]]
+    occurrences: Mapping[TagPath, tuple[Occurrence, ...]]
     writes: tuple[ActualWrite, ...]
     """Every hidden write that the optimized module still holds."""
     frames: Mapping[int, Frames]

@@ -1,8 +1,9 @@
 """Represents dependence sets as integers: the meaning of each bit, and how a custom call passes labels on.
 
-For each hidden write W, and for each *iteration class* c, there are two bits:   FRESH(W, c)  the value depends on W's
-write;   ORIG(W, c)   the value depends on the value of W's operand before W, on a path that does not lead through W's
-kernel.
+For each hidden write W, and for each *iteration class* c, there are two bits:
+
+- FRESH(W, c): the value depends on W's write.
+- ORIG(W, c): the value depends on the value of W's operand before W, on a path that does not lead through W's kernel.
 
 Iteration class 0 is "this iteration"; class j >= 1 means that the write happened in an earlier iteration of the loop at
 nesting level j (1 is the outermost), the outermost loop that has advanced since. Without classes, a loop-carried
@@ -11,6 +12,7 @@ dependence would hide a dependence that is missing in this iteration.
 Above these bits are *marks*: one bit for each discovery of the evaluation, such as a lucky read or a stale reader.
 
 A custom call passes labels on by the same rule in both programs:
+
 - Its results depend on every operand that it may read.
 - A hidden-written operand then depends on the same operands, and is FRESH. If the write is unknown, it is FRESH and has
   no other label, because no other dependence is certain.
@@ -22,7 +24,7 @@ A custom call passes labels on by the same rule in both programs:
   other one: the kernel may have computed it from other kernels' results, but their bytes are elsewhere. Marks
   propagate.
 
-Most of a large schedule does not depend on any kernel. An instruction is *quiet* if its operands have no labels, and no
+Most of a large schedule does not depend on any kernel. An instruction is *inert* if its operands have no labels, and no
 label starts at it or in a computation that it calls. Its result has no labels, and its computations need not be
 followed; an operation that the caller wants to see is seen nevertheless.
 """
@@ -55,9 +57,9 @@ class Confluence:
 
     instruction: str
     """Name of the loop or conditional."""
-    ways: tuple[tuple[Labels, ...], ...]
+    alternatives: tuple[tuple[Labels, ...], ...]
     """For each leaf of the result, the set of each alternative: by branch, or by the element of the state from which
-    the loop starts (see `HloComputation.handed_elements`).
+    the loop starts (see `HloComputation.rotated_elements`).
     """
     ends: tuple[Labels, ...] = ()
     """For a loop of the program: the set of each leaf of its result."""
@@ -98,8 +100,9 @@ class LabelSpace:
     _inside: dict[frozenset[int], tuple[Labels, Labels, int]] = field(
         default_factory=dict[frozenset[int], tuple[Labels, Labels, int]]
     )
-    """Writes inside a loop to FRESH(W, 0) and ORIG(W, 0) of these, the marks of something wrong about them, and how many
-    marks there were when that was asked."""
+    """Writes inside a loop to FRESH(W, 0) and ORIG(W, 0) of these, the marks of something wrong about them, and how
+    many marks there were when that was asked.
+    """
     _fresh: list[Labels] = field(init=False)
     _original: list[Labels] = field(init=False)
     _first_original: list[Labels] = field(init=False)
@@ -264,14 +267,14 @@ def transfer_call(
         access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
         if access not in (Access.NONE, Access.WRITE):
             read |= labels
-    settled = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
-    read &= ~unite(settled.values())
+    replaced = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
+    read &= ~unite(replaced.values())
     results = read | unite(space.fresh(write.index) for write in writes if write.unknown)
     before = unite(space.wrong_before(write.index) for write in writes)
     if direct:
         read &= -space.above
     written = tuple(
-        (write.operand, settled[write.index] | before, (0 if write.unknown else read) | space.fresh(write.index))
+        (write.operand, replaced[write.index] | before, (0 if write.unknown else read) | space.fresh(write.index))
         for write in writes
     )
     return CallTransfer(results, written)
@@ -306,21 +309,21 @@ def is_one_choice(instruction: HloInstruction) -> bool:
 
 _SPREADS = having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
-"""Opcodes that are never quiet: they run computations, or change memory in ways of their own."""
-_NOT_SIGHTED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
+"""Opcodes that are never inert: they run computations, or change memory in other ways."""
+_NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 """Opcodes of fused instructions that compute nothing."""
 
 
 @dataclass(slots=True, eq=False)
-class QuietOnes:
-    """Finds the instructions of one evaluation that are quiet if their operands have no labels."""
+class InertInstructions:
+    """Finds the instructions of one evaluation that are inert if their operands have no labels."""
 
     module: HloModule
     started: frozenset[int]
     """Ids of the instructions, scheduled or fused, where a label starts."""
     wanted: frozenset[TagPath]
     """Operations that the caller wants to see."""
-    _loud: frozenset[int] = field(init=False)
+    _active: frozenset[int] = field(init=False)
     """Ids of the computations with a kernel call, a starting label or a wanted operation in them or nested in them."""
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
@@ -332,26 +335,26 @@ class QuietOnes:
         sought = [number for number, path in tags.items() if path in wanted] if wanted else []
         for home in dict.fromkeys([homes[number] for number in sought if number in homes]):
             for one in home.instructions:
-                if one.opcode not in _NOT_SIGHTED and tags.get(one.id) in wanted:
+                if one.opcode not in _NOT_RECORDED and tags.get(one.id) in wanted:
                     self._sought[home.id].append(one)
         callers = [caller for number in self._sought for caller in self._list_callers(number)]
         deep = [caller for caller in callers if not module.computations[caller].sequence]
         starting = [homes[number].id for number in self.started if number in homes]
         calling = [home.id for home, _ in module.iterate_custom_calls()]
-        self._loud = frozenset(search([*calling, *starting, *deep], self._list_callers))
+        self._active = frozenset(search([*calling, *starting, *deep], self._list_callers))
 
     def _list_callers(self, number: int) -> list[int]:
         """Lists the ids of the computations that call this one."""
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
-    def may_be(self, instruction: HloInstruction) -> bool:
-        """Returns whether this scheduled instruction is quiet if its operands have no labels."""
-        if instruction.opcode == "fusion" and instruction.called_computations[0] in self._loud:
+    def is_inert(self, instruction: HloInstruction) -> bool:
+        """Returns whether this scheduled instruction is inert if its operands have no labels."""
+        if instruction.opcode == "fusion" and instruction.called_computations[0] in self._active:
             return False
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Lists the wanted operations that a quiet instruction runs."""
+        """Lists the wanted operations that an inert instruction runs."""
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])
         return [instruction] if self.module.tags.get(instruction.id) in self.wanted else []

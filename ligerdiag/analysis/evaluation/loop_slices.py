@@ -21,7 +21,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
-def takes_slices_apart(module: HloModule, frames: Frames, operand: int) -> bool:
+def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bool:
     """Returns whether the call gets another part of an array in each iteration of the loop around it."""
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False
@@ -67,6 +67,6 @@ def forget_other_slices(
     by_index = {write.index: write for write in writes}
     for one in actual:
         write = by_index[one.write]
-        if one.apart and write.loop_depth:
+        if one.distinct_per_iteration and write.loop_depth:
             found[write.operand] &= ~(space.fresh(write.index) << write.loop_depth)
     return found

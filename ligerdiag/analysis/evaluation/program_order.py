@@ -9,15 +9,15 @@
 - A kernel's hidden write changes the storage of its operand for every later reader. An output with a declared alias
   that the schedule breaks (see `writes`) is a copy of the operand, which the kernel overwrites.
 - The program as written shows by snapshots which version autodiff means where it reads a value (see
-  `compile.lowering.intent`). In a program that MLIR has folded, an operation that autodiff derived from the value
-  before the write reads that version; other unknowns get marks (see `ambiguities`).
+  `compile.lowering.intent`). In a canonicalized program, an operation that autodiff derived from the value before the
+  write reads that version; other unknowns get marks (see `ambiguities`).
 - A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the values it
   replaced. Loops run to a fixpoint. A loop that runs once has no iterations: XLA inlines its body. After a branch, and
   after a loop that may not run, alternatives meet (see `LabelSpace.meet`). A branch that is never taken and a loop that
   never runs (see `hlo.fixed_values`) do nothing.
 - Each result of a collective of several operands depends on its own operand.
 - A slice of a concatenation depends on the pieces from which it takes elements, also after further operations (see
-  `parts`): XLA computes these alone, and the evaluation of the schedule follows them as far.
+  `pieces`): XLA computes these alone, and the evaluation of the schedule follows them as far.
 - A program that was read from HLO may have fusions: fused instructions are evaluated one by one, and results have their
   own storage.
 
@@ -31,7 +31,7 @@ from types import MappingProxyType
 
 from ligerdiag.analysis.evaluation.ambiguities import (
     CONSTANTS,
-    Folded,
+    AmbiguityMarker,
     StoredValue,
     compute_residual_lines,
     find_file_location,
@@ -49,10 +49,17 @@ from ligerdiag.analysis.evaluation.labels import (
     transfer_call,
     unite,
 )
-from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, ArrayRegion, PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.evaluation.pieces import (
+    ALL_REDUCES,
+    ArrayRegion,
+    Pieces,
+    PiecewiseLabels,
+    follow_pieces,
+    union_of,
+)
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.counters import find_trips, runs_once
-from ligerdiag.hlo.dataflow import is_shard_edge, takes_operands_apart
+from ligerdiag.hlo.dataflow import is_operandwise, is_shard_edge
 from ligerdiag.hlo.fixed_values import find_branch, never_runs
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -125,7 +132,7 @@ def compute_intended(
     space: LabelSpace,
     *,
     marked: Mapping[TagPath, Labels] | None = None,
-    folded: bool = False,
+    canonicalized: bool = False,
     derived: Labels = 0,
     records: bool = True,
     undecided: Labels = 0,
@@ -134,10 +141,11 @@ def compute_intended(
 ) -> Intended:
     """Evaluates the unoptimized module in program order.
 
-    marked: marks for results of tagged operations. folded: MLIR has folded the module. derived: marks for values that a
-    derivative reads from before a write. records: return `tagged`; without it, only the outputs count. undecided: marks
-    that end at a decision (see `labels.decides`), and where they are on one of two alternatives. rows: HiddenWrite
-    index to the rows that it overwrites; missing means all. direct: see `labels.transfer_call`.
+    marked: marks for results of tagged operations. canonicalized: MLIR's canonicalizer has changed the module. derived:
+    marks for values that a derivative reads from before a write. records: return `tagged`; without it, only the outputs
+    count. undecided: marks that end at a decision (see `labels.decides`), and where they are on one of two
+    alternatives. rows: HiddenWrite index to the rows that it overwrites; missing means all. direct: see
+    `labels.transfer_call`.
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -148,7 +156,7 @@ def compute_intended(
             effects_of,
             space,
             marked or {},
-            folded,
+            canonicalized,
             to_constants,
             derived=derived,
             records=records,
@@ -157,7 +165,7 @@ def compute_intended(
             direct=direct,
         )
         intended = evaluation.run_entry()
-        found = frozenset(evaluation.doubts.to_constants)
+        found = frozenset(evaluation.ambiguities.to_constants)
         if found == to_constants:
             return intended
         to_constants = found  # known only now, and constants come first
@@ -171,7 +179,7 @@ class _Evaluation:
     effects_of: EffectsOf
     space: LabelSpace
     marked: Mapping[TagPath, Labels]
-    folded: bool
+    canonicalized: bool
     to_constants: frozenset[int]
     """Indices of the hidden writes that overwrite a value computed from constants alone."""
     derived: Labels = 0
@@ -185,14 +193,14 @@ class _Evaluation:
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
     """Storage index to its nearest tagged operations upstream."""
-    _pieces: dict[int, Parts] = field(default_factory=dict[int, Parts])
+    _pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
     """Storage index to the sets of a concatenation's pieces."""
     _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
         default_factory=dict[tuple[TagPath, int], tuple[HiddenWrite, ...]]
     )
     _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
     """Overwritten storage: (HiddenWrite index, its set just before)."""
-    doubts: Folded = field(init=False)
+    ambiguities: AmbiguityMarker = field(init=False)
     _carried: set[int] = field(default_factory=set[int])
     """Storage of the states of the enclosing loops."""
     _seen: set[int] = field(default_factory=set[int])
@@ -211,8 +219,8 @@ class _Evaluation:
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
         self._overwriting = frozenset([write.tag_path for write in self.writes])
-        recomputed = find_recomputed(self.module, self.writes if self.folded else ())
-        self.doubts = Folded(self.module, self.space, compute_residual_lines(self.writes), recomputed)
+        recomputed = find_recomputed(self.module, self.writes if self.canonicalized else ())
+        self.ambiguities = AmbiguityMarker(self.module, self.space, compute_residual_lines(self.writes), recomputed)
         for write in self.writes:
             key = (write.tag_path, write.call.id)
             self._by_call[key] = (*self._by_call.get(key, ()), write)
@@ -272,7 +280,7 @@ class _Evaluation:
                 return self.run(callee, operands, (*prefix, *self.module.find_tag_path(instruction)), level)
             case "while" if never_runs(self.module, instruction):
                 body, condition = (self.module.computations[c] for c in instruction.called_computations)
-                state = self._copy_but(operands[0], body.kept_elements)
+                state = self._copy_except(operands[0], body.kept_elements)
                 self.run(condition, [state], prefix, level)
                 return state
             case "while" if runs_once(self.module, instruction):
@@ -284,44 +292,47 @@ class _Evaluation:
 
     def _compute(self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath) -> StoredValue:
         opcode, pieces = instruction.opcode, None
-        doubts = self.doubts.find(instruction, operands) if self.doubts.overwritten else 0
+        ambiguous = self.ambiguities.find(instruction, operands) if self.ambiguities.overwritten else 0
         tags = self.module.tags.get(instruction.id, ())
         path = (*prefix, *tags) if prefix else tags
         if opcode in _BARRIERS:
-            return self._add(self._copy(operands[0]), doubts | self.marked.get(path, 0))
-        labels = doubts
+            return self._add(self._copy(operands[0]), ambiguous | self.marked.get(path, 0))
+        labels = ambiguous
         if opcode == "custom-call":
-            labels = self._call_kernel(instruction, operands, path, doubts)
+            labels = self._call_kernel(instruction, operands, path, ambiguous)
         elif (
-            self.folded and self._before and not self._before.keys().isdisjoint(operands) and is_derivative(instruction)
+            self.canonicalized
+            and self._before
+            and not self._before.keys().isdisjoint(operands)
+            and is_derivative(instruction)
         ):
-            labels |= unite(self._read_as_it_was(instruction, operands))
+            labels |= unite(self._read_before_write(instruction, operands))
         else:
             storage = self._storage
             for value in operands:
                 labels |= storage[value] if isinstance(value, int) else self._union(value)
             if labels and (opcode == "concatenate" or not self._pieces.keys().isdisjoint(operands)):
                 pieces = self._follow_pieces(instruction, operands)
-                labels = doubts | union_of(pieces)
-        started = doubts
+                labels = ambiguous | union_of(pieces)
+        started = ambiguous
         if instruction.id in self._carrying:
             started |= unite(map(self.space.original, self.carriers.instructions.get((path, instruction.id), ())))
         if self.marked:
             started |= self.marked.get(path, 0)
-        if self.doubts.recomputed:
-            started |= self.doubts.mark_recomputed(instruction)
+        if self.ambiguities.recomputed:
+            started |= self.ambiguities.mark_recomputed(instruction)
         if self.to_constants and opcode in CONSTANTS:
-            started |= self.doubts.mark_constants(self.to_constants)
+            started |= self.ambiguities.mark_constants(self.to_constants)
         labels |= started
         if self.undecided & labels and (ended := self._find_ended(instruction, operands)):
             labels, pieces, started = labels & ~ended, None, started & ~ended
-        if opcode in _ONE_ARRAY or isinstance(pieces, Parts):
+        if opcode in _ONE_ARRAY or isinstance(pieces, Pieces):
             value = len(self._storage)
             self._storage.append(labels)
-            if isinstance(pieces, Parts):
+            if isinstance(pieces, Pieces):
                 self._pieces[value] = pieces.add(started)
-        elif opcode in _OPERANDWISE and takes_operands_apart(instruction):
-            sets = self._read_as_it_was(instruction, operands)
+        elif opcode in _OPERANDWISE and is_operandwise(instruction):
+            sets = self._read_before_write(instruction, operands)
             shapes = instruction.shape.tuple_shapes
             value = tuple([self.allocate(shape, one | started) for shape, one in zip(shapes, sets, strict=True)])
             if opcode in ALL_REDUCES:
@@ -330,8 +341,8 @@ class _Evaluation:
             value = self.allocate(instruction.shape, labels)
             while self._declared:
                 value = _replace(value, *self._declared.pop())
-        if self.folded:
-            self.doubts.follow(instruction, operands, value)
+        if self.canonicalized:
+            self.ambiguities.follow(instruction, operands, value)
         if self.records and (labels or tags):
             self._record(opcode, path if tags else (), labels, operands, value)
         return value
@@ -345,10 +356,10 @@ class _Evaluation:
             return self.undecided & ~(one & other)
         return 0
 
-    def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PartedValue:
+    def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PiecewiseLabels:
         """Returns the set of a concatenation, or of a value made from one, in pieces where known."""
         known = [self._pieces.get(value, self._storage[value]) for value in operands if isinstance(value, int)]
-        found = follow_parts(instruction, known)
+        found = follow_pieces(instruction, known)
         return unite(map(union_of, known)) if found is None else found
 
     def _keep_pieces(self, operands: list[StoredValue], results: tuple[StoredValue, ...], started: Labels) -> None:
@@ -357,12 +368,14 @@ class _Evaluation:
             if isinstance(operand, int) and isinstance(result, int) and operand in self._pieces:
                 self._pieces[result] = self._pieces[operand].add(started)
 
-    def _call_kernel(self, call: HloInstruction, operands: list[StoredValue], path: TagPath, doubts: Labels) -> Labels:
+    def _call_kernel(
+        self, call: HloInstruction, operands: list[StoredValue], path: TagPath, ambiguous: Labels
+    ) -> Labels:
         """Calls a kernel: hidden writes change storage. Returns the set of the call's results."""
         own = self._by_call.get((path, call.id), ())
-        certain = ~self.doubts.mark_constants(self.to_constants & {write.index for write in own})
-        sets = [(one | doubts) & certain for one in self._read_as_it_was(call, operands)]
-        # the call itself reads what it overwrites, folded or not
+        certain = ~self.ambiguities.mark_constants(self.to_constants & {write.index for write in own})
+        sets = [(one | ambiguous) & certain for one in self._read_before_write(call, operands)]
+        # the call itself reads the value that it overwrites, canonicalized or not
         if self.records and len(operands) > 1:
             self._call_edges = self._describe_edges(operands)
         transfer = transfer_call(self.effects_of(call), sets, own, self.space, direct=self.direct)
@@ -376,8 +389,8 @@ class _Evaluation:
                 self._declared.append((write.output, written))
             for index in list_leaves(written):
                 self._before[index] = (write.index, self._storage[index])
-                if self.folded:
-                    self.doubts.overwrite(write.index, index, len(self._storage))
+                if self.canonicalized:
+                    self.ambiguities.overwrite(write.index, index, len(self._storage))
                 pieces, rows = self._pieces.pop(index, None), self.rows.get(write.index)
                 if rows is None:
                     self._storage[index] = self._storage[index] & ~dropped | added | self.marked.get(path, 0)
@@ -422,22 +435,22 @@ class _Evaluation:
         for index in (value,) if isinstance(value, int) else list_leaves(value):
             known[index] = upstream
 
-    def _read_as_it_was(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
-        """Returns the operands' sets; for a derivative of a folded program, those from before the writes."""
+    def _read_before_write(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
+        """Returns the operands' sets; for a derivative of a canonicalized program, those from before the writes."""
         sets = [self._union(value) for value in operands]
-        if self.folded and self._before and is_derivative(reader):
+        if self.canonicalized and self._before and is_derivative(reader):
             location = find_file_location(self.module, reader)
             for number, value in enumerate(operands):
                 if isinstance(value, int) and value in self._before:
                     write, before = self._before[value]
-                    if location in self.doubts.lines[write].locations:
+                    if location in self.ambiguities.lines[write].locations:
                         sets[number] = before | self.derived
                         self.reads_before = True
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
         """Returns the sets of the leaves that a computation returns, with the marks of their ambiguities."""
-        return [self._storage[index] | self.doubts.find_of_storage(reader, index) for index in list_leaves(value)]
+        return [self._storage[index] | self.ambiguities.find_of_storage(reader, index) for index in list_leaves(value)]
 
     def _add(self, value: StoredValue, labels: Labels) -> StoredValue:
         """Adds labels to each leaf of the value."""
@@ -464,7 +477,7 @@ class _Evaluation:
             self._pieces[copied] = self._pieces[value]
         return copied
 
-    def _copy_but(self, state: StoredValue, kept: frozenset[int]) -> StoredValue:
+    def _copy_except(self, state: StoredValue, kept: frozenset[int]) -> StoredValue:
         """Copies a loop's state, except for the elements with these numbers."""
         if not isinstance(state, tuple):
             return self._copy(state)
@@ -478,15 +491,18 @@ class _Evaluation:
     def _run_loop(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         given = self.leaves(initial)
-        if len(given) == len(body.handed_elements):
-            ways = [tuple([given[element] for element in chain]) for chain in body.handed_elements]
-            given = [labels | marks for labels, marks in zip(given, self._meet(instruction, prefix, ways), strict=True)]
+        if len(given) == len(body.rotated_elements):
+            alternatives = [tuple([given[element] for element in chain]) for chain in body.rotated_elements]
+            given = [
+                labels | marks
+                for labels, marks in zip(given, self._meet(instruction, prefix, alternatives), strict=True)
+            ]
         head = given
         seen_outside = set(self._seen)
         kept, around = body.kept_elements, set(self._carried)
         shared = {index for number in kept for index in list_leaves(_take(initial, number))}
         while True:
-            state = self._copy_but(initial, kept)
+            state = self._copy_except(initial, kept)
             self._put(state, head)
             self._carried.update(list_leaves(state))
             self._seen = set()
@@ -507,7 +523,7 @@ class _Evaluation:
                 self._seen |= seen_outside
                 self._carried = around
                 if instruction.id not in find_trips(self.module):
-                    ends = [self.space.meet(ways, inside) for ways in zip(given, ends, strict=True)]
+                    ends = [self.space.meet(alternatives, inside) for alternatives in zip(given, ends, strict=True)]
                 self._put(state, ends)
                 if (path := (*prefix, *self.module.find_tag_path(instruction))) in self.confluences:
                     self.confluences[path] = replace(self.confluences[path], ends=tuple(ends), kept=kept)
@@ -525,7 +541,7 @@ class _Evaluation:
     def _run_once(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
         """Runs the body of a loop once: its state is storage of the loop all the same."""
         body = self.module.computations[instruction.called_computations[0]]
-        state = self._copy_but(initial, body.kept_elements)
+        state = self._copy_except(initial, body.kept_elements)
         result = self.run(body, [state], prefix, level)
         upstream = [self._upstream.get(index, _NOTHING) for index in list_leaves(result)]
         self._put(state, self.read_leaves(body.root, result))
@@ -534,13 +550,20 @@ class _Evaluation:
         return state
 
     def _meet(
-        self, instruction: HloInstruction, prefix: TagPath, ways: list[tuple[Labels, ...]], *, records: bool = True
+        self,
+        instruction: HloInstruction,
+        prefix: TagPath,
+        alternatives: list[tuple[Labels, ...]],
+        *,
+        records: bool = True,
     ) -> list[Labels]:
         """Records the values that meet in a loop or conditional; returns the marks of each leaf of its result."""
         path = (*prefix, *self.module.find_tag_path(instruction))
         if self.records and records and path:
-            self.confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways))
-        return [self.marked.get(name_leaf(path, number), 0) if self.marked else 0 for number in range(len(ways))]
+            self.confluences[path] = Confluence(instruction=instruction.name, alternatives=tuple(alternatives))
+        return [
+            self.marked.get(name_leaf(path, number), 0) if self.marked else 0 for number in range(len(alternatives))
+        ]
 
     def _run_branches(
         self, instruction: HloInstruction, operands: list[StoredValue], prefix: TagPath, level: int
@@ -563,15 +586,15 @@ class _Evaluation:
             ends.append(self._storage[: len(before)])
         inside = frozenset(self._seen)
         self._seen |= seen_outside
-        for index, ways in enumerate(zip(*ends, strict=True)):
-            decided = predicate if any(way != before[index] for way in ways) else 0  # whether it is overwritten
-            self._storage[index] = self.space.meet(ways, inside) | decided  # it has no pieces any more
+        for index, alternatives in enumerate(zip(*ends, strict=True)):
+            decided = predicate if any(one != before[index] for one in alternatives) else 0  # whether it is overwritten
+            self._storage[index] = self.space.meet(alternatives, inside) | decided  # it has no pieces any more
         value = self.allocate(instruction.shape, 0)
         meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))
         marks = self._meet(instruction, prefix, meeting, records=taken is None)
-        sets = [self.space.meet(ways, inside) | predicate for ways in meeting]
+        sets = [self.space.meet(alternatives, inside) | predicate for alternatives in meeting]
         if self.undecided:
-            both = [reduce(int.__and__, ways) for ways in meeting]
+            both = [reduce(int.__and__, alternatives) for alternatives in meeting]
             sets = [labels & ~self.undecided | every & self.undecided for labels, every in zip(sets, both, strict=True)]
         self._put(value, [labels | mark for labels, mark in zip(sets, marks, strict=True)])
         for new, *old in zip(list_leaves(value), *results, strict=True):

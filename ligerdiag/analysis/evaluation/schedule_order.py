@@ -25,19 +25,19 @@ from ligerdiag.analysis.evaluation.label_memory import (
     Actual,
     ActualWrite,
     LabelMemory,
+    Occurrence,
     Places,
     Read,
-    Sighting,
     UnorderedRead,
     UnorderedReads,
     find_read_place,
 )
-from ligerdiag.analysis.evaluation.labels import Confluence, Labels, LabelSpace, QuietOnes, transfer_call, unite
+from ligerdiag.analysis.evaluation.labels import Confluence, InertInstructions, Labels, LabelSpace, transfer_call, unite
 from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices, is_made_outside
-from ligerdiag.analysis.evaluation.parts import ALL_REDUCES, PartedValue, Parts, follow_parts, union_of
+from ligerdiag.analysis.evaluation.pieces import ALL_REDUCES, Pieces, PiecewiseLabels, follow_pieces, union_of
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.counters import find_trips, runs_once
-from ligerdiag.hlo.dataflow import find_start, takes_operands_apart
+from ligerdiag.hlo.dataflow import find_start, is_operandwise
 from ligerdiag.hlo.fixed_values import never_runs
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -64,15 +64,15 @@ class ScheduleEvaluation:
     """custom-call instruction id in the optimized module to its hidden writes."""
     actual_writes: tuple[ActualWrite, ...]
     wanted: frozenset[TagPath]
-    """Tag paths whose sightings to keep."""
+    """Tag paths whose occurrences to keep."""
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id, scheduled or fused, to marks for its results."""
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id to the ORIG labels that start there (see `carriers`)."""
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """Id of a call to the ORIG labels that its operands cannot have, operand by operand."""
-    sights: bool = True
-    """Record sightings; without them, only the outputs count."""
+    records: bool = True
+    """Record occurrences; without them, only the outputs count."""
     direct: bool = False
     """See `labels.transfer_call`."""
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
@@ -81,7 +81,7 @@ class ScheduleEvaluation:
     """Reads that nothing orders with a hidden write."""
     memory: LabelMemory = field(init=False)
     places: Places = field(init=False)
-    _sightings: dict[TagPath, dict[int, Sighting]] = field(init=False)
+    _occurrences: dict[TagPath, dict[int, Occurrence]] = field(init=False)
     _by_call: defaultdict[int, list[ActualWrite]] = field(init=False)
     _frames: dict[int, Frames] = field(default_factory=dict[int, Frames])
     _met: set[int] = field(default_factory=set[int])
@@ -89,34 +89,34 @@ class ScheduleEvaluation:
     _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _started: frozenset[int] = field(init=False)
     """Ids of the instructions where labels or marks start."""
-    _quiet: QuietOnes = field(init=False)
-    _apart: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
+    _inert: InertInstructions = field(init=False)
+    _made_outside: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
     """A write and a slice of memory to whether each iteration overwrites another part of it, and nothing else does."""
-    _taking_apart: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
+    _distinct_slices: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
     """Slice number to the writes that overwrite another part of it in each iteration, and whose part has tags."""
     _lucky: Labels = field(init=False)
     """All marks of lucky reads."""
-    _parting: frozenset[int] = field(init=False)
+    _reads_pieces: frozenset[int] = field(init=False)
     """Ids of the readers that are lucky about some of the elements that they read."""
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
     """Computation id to the call path of its last run."""
 
     def __post_init__(self) -> None:
-        self._sightings = defaultdict(dict)
+        self._occurrences = defaultdict(dict)
         self._by_call = defaultdict(list)
         self._started = frozenset((*self.carried, *self.marked, *self.unordered))
-        wanted = self.wanted if self.sights else frozenset[TagPath]()
-        self._quiet = QuietOnes(self.module, self._started.union(self._list_raced_dones()), wanted)
+        wanted = self.wanted if self.records else frozenset[TagPath]()
+        self._inert = InertInstructions(self.module, self._started.union(self._list_raced_dones()), wanted)
         self.places = self.fusions.places
         self.memory = LabelMemory(self.module, self.places, self.space, self.unordered)
         unordered = [one for some in self.unordered.values() for one in some]
         self._lucky = unite(self.space.mark(one.lucky) for one in unordered)
-        self._parting = frozenset(one.lucky.reader for one in unordered if one.region is not None)
+        self._reads_pieces = frozenset(one.lucky.reader for one in unordered if one.region is not None)
         for write in self.actual_writes:
             self._by_call[write.call.id].append(write)
-            for number in write.slices if write.apart and write.taken else ():
-                self._taking_apart.setdefault(number, []).append(write)
+            for number in write.slices if write.distinct_per_iteration and write.slice_tags else ():
+                self._distinct_slices.setdefault(number, []).append(write)
 
     def _list_raced_dones(self) -> list[int]:
         """Lists the ids of instructions that finish a racing start, and get its marks whatever they read."""
@@ -134,7 +134,7 @@ class ScheduleEvaluation:
         outputs = tuple([self.memory.sets.get(number, 0) for number in self.places.locate(entry.root)])
         return Actual(
             outputs,
-            {path: tuple(found.values()) for path, found in self._sightings.items()},
+            {path: tuple(found.values()) for path, found in self._occurrences.items()},
             self.actual_writes,
             self._frames,
             frozenset(self._traced),
@@ -144,7 +144,7 @@ class ScheduleEvaluation:
     def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
         is_known = self._entered.get(computation.id) is prefix  # a loop's body, say
         self._entered[computation.id] = prefix
-        standing, places, quiet = self.memory.sets.keys(), self.places, self._quiet
+        labelled, places, inert = self.memory.sets.keys(), self.places, self._inert
         for instruction in computation.sequence or computation.instructions:
             opcode = instruction.opcode
             if opcode in _SILENT:
@@ -153,8 +153,8 @@ class ScheduleEvaluation:
                 frames = self._frames[instruction.id]
             else:
                 frames = self._frames[instruction.id] = (*prefix, Frame(computation, instruction))
-            if standing.isdisjoint(places.list_read(instruction)) and quiet.may_be(instruction):
-                self._pass_over(instruction)
+            if labelled.isdisjoint(places.list_read(instruction)) and inert.is_inert(instruction):
+                self._skip_inert(instruction)
                 continue
             match opcode:
                 case "fusion":
@@ -179,15 +179,15 @@ class ScheduleEvaluation:
                 case _:
                     self._compute(instruction, frames)
 
-    def _pass_over(self, instruction: HloInstruction) -> None:
-        """Clears the slices that a quiet instruction defines, and records wanted operations."""
+    def _skip_inert(self, instruction: HloInstruction) -> None:
+        """Clears the slices that an inert instruction defines, and records wanted operations."""
         for number in self.places.list_defined(instruction):
             self.memory.put(number, 0)
-        sought = self._quiet.list_sought(instruction)
+        sought = self._inert.list_sought(instruction)
         if sought:
             reads = tuple([(operand, place, 0) for operand, place in self.places.list_operands(instruction)])
             for operation in sought:
-                self._sightings[self.module.tags[operation.id]][operation.id] = Sighting(
+                self._occurrences[self.module.tags[operation.id]][operation.id] = Occurrence(
                     operation, instruction, 0, reads
                 )
 
@@ -205,8 +205,8 @@ class ScheduleEvaluation:
             for number in self.places.locate(instruction) if raced else ():  # the start's own bytes
                 self.memory.put(number, self.memory.sets.get(number, 0) | raced)
         value = None
-        if self.memory.parts or instruction.id in self._parting or instruction.opcode == "concatenate":
-            value = follow_parts(instruction, self._parted(instruction, reads))
+        if self.memory.pieces or instruction.id in self._reads_pieces or instruction.opcode == "concatenate":
+            value = follow_pieces(instruction, self._list_piecewise(instruction, reads))
         if value is not None:
             labels = union_of(value)
         labels |= self._find_starting(instruction, instruction, reads)
@@ -214,27 +214,27 @@ class ScheduleEvaluation:
             extra = (labels | self.marked.get(instruction.id, 0)) & ~union_of(value)
             for number in self.places.list_defined(instruction):
                 self.memory.put(number, value | extra if isinstance(value, int) else value.add(extra))
-        elif takes_operands_apart(instruction):
+        elif is_operandwise(instruction):
             self._define_elements(instruction, reads)
         else:
             self._define(instruction, labels)
-        self.sight(instruction, instruction, labels, reads)
+        self.record(instruction, instruction, labels, reads)
 
-    def _parted(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PartedValue]:
+    def _list_piecewise(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PiecewiseLabels]:
         """Returns the operands' sets, in pieces where known."""
-        values: list[PartedValue] = [0] * len(instruction.operands)
+        values: list[PiecewiseLabels] = [0] * len(instruction.operands)
         for number, place, labels in reads:
-            parts = self.memory.find_parts(place, instruction, number)
-            if parts is None:
+            pieces = self.memory.find_pieces(place, instruction, number)
+            if pieces is None:
                 values[number] = union_of(values[number]) | labels
             else:
-                values[number] = parts.add(labels & ~parts.union)
+                values[number] = pieces.add(labels & ~pieces.union)
         return values
 
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
         """Defines the results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
         marks = self.find_started(collective)
-        sets = self._parted(collective, reads)
+        sets = self._list_piecewise(collective, reads)
         if collective.opcode not in ALL_REDUCES:
             sets = [union_of(one) for one in sets]
         for index, number in self.places.buffers.definitions.get(collective.id, ()):
@@ -246,19 +246,19 @@ class ScheduleEvaluation:
         for number in self.places.list_defined(instruction):
             self.memory.put(number, labels)
 
-    def conclude(
+    def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
         """Returns the set of a fused instruction, with the labels that start there; records a tagged operation."""
         is_itself = True
-        if labels and instruction.opcode == "dynamic-slice" and self._taking_apart:
+        if labels and instruction.opcode == "dynamic-slice" and self._distinct_slices:
             labels = self._forget_other_iterations(instruction, scheduled, labels, reads)
         if self.carried:
             started = self._find_starting(instruction, scheduled, reads)
             is_itself = started == self.carried.get(instruction.id, 0)
             labels |= started
-        if self.sights and is_itself:
-            self.sight(instruction, scheduled, labels, reads)
+        if self.records and is_itself:
+            self.record(instruction, scheduled, labels, reads)
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
 
     def _find_starting(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
@@ -275,29 +275,31 @@ class ScheduleEvaluation:
         """Returns the ORIG labels and marks that start at this instruction."""
         return self.carried.get(instruction.id, 0) | self.marked.get(instruction.id, 0)
 
-    def sight(
+    def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
         """Records the set of a tagged operation."""
-        path = self.module.tags.get(instruction.id) if self.sights else None
+        path = self.module.tags.get(instruction.id) if self.records else None
         if path and (labels or path in self.wanted):
-            self._sightings[path][instruction.id] = Sighting(instruction, scheduled, labels, reads)
+            self._occurrences[path][instruction.id] = Occurrence(instruction, scheduled, labels, reads)
 
     def _run_fusion(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction)
-        parts = self._find_parts(instruction, reads) if self.memory.parts or instruction.id in self._parting else {}
-        summary = None if parts or self._takes_slice_apart(reads) else self.fusions.find(instruction)
+        pieces = (
+            self._find_pieces(instruction, reads) if self.memory.pieces or instruction.id in self._reads_pieces else {}
+        )
+        summary = None if pieces or self._reads_distinct_slice(reads) else self.fusions.find(instruction)
         if summary is not None and self._started.isdisjoint(summary.computed):
             self._run_summarized(instruction, summary, reads)
             return
-        leaves = FusionEvaluator(self.module, self, instruction, reads, parts).run()
+        leaves = FusionEvaluator(self.module, self, instruction, reads, pieces).run()
         marks = self.marked.get(instruction.id, 0)
         for number, value in self._place_leaves(instruction, leaves):
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
 
-    def _takes_slice_apart(self, reads: tuple[Read, ...]) -> bool:
+    def _reads_distinct_slice(self, reads: tuple[Read, ...]) -> bool:
         """Returns whether it may read one of a loop's slices, before or after the kernel overwrites that one."""
-        return bool(self._taking_apart) and any(place in self._taking_apart for _, place, _ in reads)
+        return bool(self._distinct_slices) and any(place in self._distinct_slices for _, place, _ in reads)
 
     def _forget_other_iterations(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
@@ -307,35 +309,37 @@ class ScheduleEvaluation:
         path = self.module.tags.get(instruction.id)
         if not path or place is None:
             return labels
-        for write in self._taking_apart.get(place, ()):
-            if write.taken != path:
+        for write in self._distinct_slices.get(place, ()):
+            if write.slice_tags != path:
                 continue
             key = (write, place)
-            if key not in self._apart:
-                self._apart[key] = is_made_outside(self.module, self.places, write, place)
+            if key not in self._made_outside:
+                self._made_outside[key] = is_made_outside(self.module, self.places, write, place)
             depth = next((own.loop_depth for own in self.writes[write.call.id] if own.index == write.write), 0)
-            if depth and self._apart[key]:
+            if depth and self._made_outside[key]:
                 labels &= ~(self.space.fresh(write.write) << depth)
         return labels
 
-    def _find_parts(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> dict[int, Parts]:
+    def _find_pieces(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> dict[int, Pieces]:
         return {
             number: found
             for number, place, _ in reads
-            if (found := self.memory.find_parts(place, instruction, number)) is not None
+            if (found := self.memory.find_pieces(place, instruction, number)) is not None
         }
 
     def _run_summarized(self, fusion: HloInstruction, summary: FusionSummary, reads: tuple[Read, ...]) -> None:
         united = summary.unite([labels for _, _, labels in reads])
-        for path, operation, combination in summary.tagged if self.sights else ():
+        for path, operation, combination in summary.tagged if self.records else ():
             labels = united[combination]
             if labels or path in self.wanted:
-                self._sightings[path][operation.id] = Sighting(operation, fusion, labels, reads)
+                self._occurrences[path][operation.id] = Occurrence(operation, fusion, labels, reads)
         marks = self.marked.get(fusion.id, 0)
         for number, combination in summary.results:
             self.memory.put(number, united[combination] | marks)
 
-    def _place_leaves(self, fusion: HloInstruction, leaves: list[PartedValue]) -> Iterable[tuple[int, PartedValue]]:
+    def _place_leaves(
+        self, fusion: HloInstruction, leaves: list[PiecewiseLabels]
+    ) -> Iterable[tuple[int, PiecewiseLabels]]:
         """Returns the slices that the fusion defines, each with the set of its leaf."""
         definitions, places = self.places.buffers.definitions.get(fusion.id), self.places.locate(fusion)
         if not definitions:
@@ -351,14 +355,14 @@ class ScheduleEvaluation:
         operands = [0] * len(instruction.operands)
         for number, _, labels in reads:
             operands[number] |= labels
-        product = follow_parts(instruction, self._parted(instruction, reads)) if self.memory.parts else None
+        product = follow_pieces(instruction, self._list_piecewise(instruction, reads)) if self.memory.pieces else None
         labels = self.call_fused(instruction, operands) | self.carried.get(instruction.id, 0)
         self._define(instruction, labels)
-        if isinstance(product, Parts):
+        if isinstance(product, Pieces):
             self._define_product(instruction, product)
-        self.sight(instruction, instruction, labels, reads)
+        self.record(instruction, instruction, labels, reads)
 
-    def _define_product(self, call: HloInstruction, product: Parts) -> None:
+    def _define_product(self, call: HloInstruction, product: Pieces) -> None:
         """Defines the first result of a library's product in pieces."""
         started = self.find_started(call)
         for index, number in self.places.buffers.definitions.get(call.id, ()):
@@ -398,12 +402,12 @@ class ScheduleEvaluation:
     def _start_async(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         callee = self.module.computations[instruction.called_computations[0]]
         self._run_sequence(callee, frames, level)
-        labels = self._find_standing(callee.root)
+        labels = self._unite_slices(callee.root)
         self._pending[instruction.id] = labels
         for number in self.places.list_defined(instruction):
             self.memory.put(number, labels)
 
-    def _find_standing(self, value: HloInstruction) -> Labels:
+    def _unite_slices(self, value: HloInstruction) -> Labels:
         """Returns the union of the sets of the value's slices."""
         return unite(self.memory.sets.get(number, 0) for number in self.places.locate(value))
 
@@ -422,10 +426,12 @@ class ScheduleEvaluation:
         memory = self.memory
         body, condition = (self.module.computations[c] for c in instruction.called_computations)
         given_state = self._list_leaves(instruction.operands[0])
-        chains = body.handed_elements if len(body.handed_elements) == len(given_state) else ()
+        chains = body.rotated_elements if len(body.rotated_elements) == len(given_state) else ()
         places = Counter(self.places.locate(instruction))
-        ways = [tuple([given_state[element] for element in chain]) for chain in chains]
-        self._keep_confluence(instruction, ways, frozenset(number for number, count in places.items() if count > 1))
+        alternatives = [tuple([given_state[element] for element in chain]) for chain in chains]
+        self._keep_confluence(
+            instruction, alternatives, frozenset(number for number, count in places.items() if count > 1)
+        )
         met_outside = set(self._met)
         outer_journal = memory.journal
         raw_outside = dict(memory.raw)
@@ -436,7 +442,7 @@ class ScheduleEvaluation:
             memory.raw = dict(raw_outside)  # what an earlier iteration left raw is forced: iterations follow each other
             self._met = set()
             self._run_sequence(condition, frames, level)
-            predicate = self._find_standing(condition.root) | luck
+            predicate = self._unite_slices(condition.root) | luck
             self._run_sequence(body, frames, level)
             inside = frozenset(self._met)
             changed, ends = False, dict[int, Labels]()
@@ -461,15 +467,17 @@ class ScheduleEvaluation:
         return tuple([self.memory.sets.get(number, 0) for number in self.places.locate(value)])
 
     def _keep_confluence(
-        self, instruction: HloInstruction, ways: list[tuple[Labels, ...]], shared: frozenset[int] = frozenset()
+        self, instruction: HloInstruction, alternatives: list[tuple[Labels, ...]], shared: frozenset[int] = frozenset()
     ) -> None:
-        path = self.module.tags.get(instruction.id) if self.sights else None
+        path = self.module.tags.get(instruction.id) if self.records else None
         if path:
-            self._confluences[path] = Confluence(instruction=instruction.name, ways=tuple(ways), shared=shared)
+            self._confluences[path] = Confluence(
+                instruction=instruction.name, alternatives=tuple(alternatives), shared=shared
+            )
 
     def _run_branches(self, instruction: HloInstruction, frames: Frames, level: int) -> None:
         memory = self.memory
-        predicate = self._find_standing(instruction.operands[0]) | memory.find_luck(instruction, 0)
+        predicate = self._unite_slices(instruction.operands[0]) | memory.find_luck(instruction, 0)
         met_outside = self._met
         self._met = set()
         outer_journal, raw_before = memory.journal, dict(memory.raw)

@@ -14,7 +14,7 @@ a change: XLA merges an author's computation with another one of equal value, an
 reads are not lucky:
 
 - a read of elements other than those that the kernel certainly overwrites, where these are known; if a read takes both,
-  values computed from the overwritten ones are lucky, as far as `parts` can tell them apart;
+  values computed from the overwritten ones are lucky, as far as `pieces` can tell them apart;
 - a read that only names a value or passes it to a computation, and a read of an operand that a kernel does not touch.
 
 A kernel that overwrites a value that another one overwrites counts as a reader, even if it never loads it: the later of
@@ -46,13 +46,13 @@ def find_unordered_reads(
     module: HloModule,
     places: Places,
     writes: tuple[ActualWrite, ...],
-    own: Mapping[int, tuple[HiddenWrite, ...]],
+    writes_by_call: Mapping[int, tuple[HiddenWrite, ...]],
     effects_of: EffectsOf,
 ) -> UnorderedReads:
-    """Finds every lucky read. own: id of a call in the module to its hidden writes."""
+    """Finds every lucky read. writes_by_call: id of a call in the module to its hidden writes."""
     if not writes or not module.is_scheduled:
         return {}
-    return _Search(module, places, writes, own, effects_of).find()
+    return _Search(module, places, writes, writes_by_call, effects_of).find()
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +60,7 @@ class _Search:
     module: HloModule
     places: Places
     writes: tuple[ActualWrite, ...]
-    own: Mapping[int, tuple[HiddenWrite, ...]]
+    writes_by_call: Mapping[int, tuple[HiddenWrite, ...]]
     effects_of: EffectsOf
     _storage: SharedStorage = field(init=False)
     _order: Order = field(default_factory=Order)
@@ -148,7 +148,7 @@ class _Search:
 
     def _find_overwritten(self, write: ActualWrite) -> frozenset[Definition]:
         """Returns the definitions of the values that a write overwrites."""
-        numbers = [one.operand for one in self.own.get(write.call.id, ()) if one.index == write.write]
+        numbers = [one.operand for one in self.writes_by_call.get(write.call.id, ()) if one.index == write.write]
         values = [write.call.operands[number] for number in numbers]
         for outer in reversed(write.frames[:-1]):
             if outer.instruction.opcode != "fusion":
@@ -185,13 +185,13 @@ def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames
     if write.region is None or number not in write.slices:
         return False
     if instruction.opcode == "slice":
-        return write.region.is_apart_from(instruction)
+        return write.region.is_disjoint_from(instruction)
     if instruction.opcode != "fusion":
         return False
     fused = module.computations[instruction.called_computations[0]]
     given = {operand for operand, place in places.list_operands(instruction) if place == number}
     return all(
-        write.region.is_apart_from(user)
+        write.region.is_disjoint_from(user)
         for parameter in fused.parameters
         if parameter.proto.parameter_number in given
         for user in fused.users[parameter.id]

@@ -81,8 +81,8 @@ class _Survey:
             reading[one.instruction.id] = one.instruction
             time = self.readers.times[one.anchor.id]
             readers += [(time, self._make_reader(operation, one, kernel, read.origin)) for operation in read.operations]
-        for one, sighting in self.readers.find_recomputing(write, overwritten, set(reading)):
-            reader = self._make_reader(sighting.instruction, one, kernel, Origin.RECOMPUTED)
+        for one, occurrence in self.readers.find_recomputing(write, overwritten, set(reading)):
+            reader = self._make_reader(occurrence.instruction, one, kernel, Origin.RECOMPUTED)
             readers.append((self.readers.times[one.anchor.id], reader))
         return replace(
             plain,

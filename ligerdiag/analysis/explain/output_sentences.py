@@ -8,8 +8,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguity, Reason
-from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.explain.sharing_sentences import describe_pair
 from ligerdiag.analysis.value_flow import ValueFlow, name_written
 from ligerdiag.analysis.verdict.blame import ReadFinding

@@ -4,7 +4,8 @@
 - `reads` returns the same for every read of an overwritten value; `judge_reads`
 - `comparison` defines stale, clobbered, latent, unknown and fresh, and combines several verdicts into one
 
-Behind these: where a wrong value begins (`first_divergence`), which operation each operand comes from (`operands`),
-values that XLA merges (`one_value`), which outputs a wrong value reaches and which read caused it (`blame`,
-`output_reachability`), and questions that cannot be answered (`ambiguity_search`, `schedule_alone`).
+Behind these: where a wrong value begins (`first_divergence`), which operation each operand comes from
+(`operand_provenance`), values that XLA merges (`merged_values`), which outputs a wrong value reaches and which read
+caused it (`blame`, `output_reachability`), and questions that cannot be answered (`ambiguity_search`,
+`schedule_alone`).
 """

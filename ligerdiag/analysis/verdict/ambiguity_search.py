@@ -10,15 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
 from ligerdiag.analysis.evaluation.carriers import is_carrier, is_same_operation, list_ambiguous_carriers
-from ligerdiag.analysis.evaluation.label_memory import ActualWrite, Sighting
+from ligerdiag.analysis.evaluation.label_memory import ActualWrite, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
-from ligerdiag.analysis.provenance import Descent, Retagged
+from ligerdiag.analysis.provenance import Authorship, Retagged
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
-from ligerdiag.analysis.verdict.first_divergence import Differing, find_own_sightings
+from ligerdiag.analysis.verdict.first_divergence import Differing, find_authored_occurrences
 from ligerdiag.analysis.write_correspondence import locate_operand
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access
@@ -32,8 +32,8 @@ _MANY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
-    """Key of a mark: all that cannot be told about one operation or instruction, for one reason.
+class _AmbiguityKey:
+    """Key of a mark: all ambiguities of one operation or instruction, for one reason.
 
     One mark for each ambiguity would be a mark for each pair of an operation and a write.
     """
@@ -52,13 +52,13 @@ class AmbiguitySearch:
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison
-    run: Evaluations
+    evaluator: Evaluator
 
     def find(self) -> Ambiguities:
         found: dict[str, set[Ambiguity]] = {name: set() for name in self.outputs}
         for name, labels in zip(self.outputs, self.pair.intended.outputs, strict=True):
-            found[name] |= {key for key in self.run.space.marks_in(labels) if isinstance(key, Ambiguity)}
-        retagged = self.run.retagged
+            found[name] |= {key for key in self.evaluator.space.marks_in(labels) if isinstance(key, Ambiguity)}
+        retagged = self.evaluator.retagged
         unclear = {} if retagged is None else self._find_unclear(retagged, self._find_open())
         for name, ambiguities in (*unclear.items(), *self._find_untraced()):
             known = {
@@ -84,9 +84,9 @@ class AmbiguitySearch:
         }
         if not calls:
             return
-        space = self.run.space
+        space = self.evaluator.space
         marked = {path: space.mark(("call", path)) for path in calls}
-        reached = self.run.run_intended(marked).outputs
+        reached = self.evaluator.run_intended(marked).outputs
         for name, labels in zip(self.outputs, reached, strict=True):
             if some := {one for path, one in calls.items() if labels & marked[path]}:
                 yield name, some
@@ -95,7 +95,7 @@ class AmbiguitySearch:
         """Returns whether another operand of the call lies where the kernel writes, and differs from it in the program."""
         overlapping = self.pair.buffers.overlapping
         written = {hit for number in actual.slices if number >= 0 for hit in overlapping[number]}
-        access = self.run.effects_of(actual.call).operands
+        access = self.evaluator.effects_of(actual.call).operands
         for other in range(len(actual.call.operands)):
             place = locate_operand(self.pair.optimized, actual.frames, other, self.pair.positions)
             if other == write.operand or place is None or place[1] or actual.partial or written.isdisjoint(place[0]):
@@ -113,21 +113,21 @@ class AmbiguitySearch:
 
         open_: the writes, a bit each, for which some output is not known to be stale.
         """
-        operations: defaultdict[TagPath, set[_Doubt]] = defaultdict(set)
-        instructions: defaultdict[int, set[_Doubt]] = defaultdict(set)
-        for path, doubt in (*self._find_ambiguous(retagged, open_), *self._find_unsure(retagged, open_)):
-            operations[path].add(doubt)
-        for instruction, doubt in self._find_unclear_carriers(retagged, open_):
-            instructions[instruction].add(doubt)
+        operations: defaultdict[TagPath, set[_AmbiguityKey]] = defaultdict(set)
+        instructions: defaultdict[int, set[_AmbiguityKey]] = defaultdict(set)
+        for path, key in (*self._find_ambiguous(retagged, open_), *self._find_unsure(retagged, open_)):
+            operations[path].add(key)
+        for instruction, key in self._find_unclear_carriers(retagged, open_):
+            instructions[instruction].add(key)
         if not operations and not instructions:
             return {}
-        space = self.run.space.without_marks()
-        intended, actual = replace(self.run, space=space).with_marks(
-            {path: unite(map(space.mark, doubts)) for path, doubts in operations.items()},
-            {key: unite(map(space.mark, doubts)) for key, doubts in instructions.items()},
+        space = self.evaluator.space.without_marks()
+        intended, actual = replace(self.evaluator, space=space).with_marks(
+            {path: unite(map(space.mark, keys)) for path, keys in operations.items()},
+            {number: unite(map(space.mark, keys)) for number, keys in instructions.items()},
         )
         found = {
-            name: _join([key for key in space.marks_in(wanted | seen) if isinstance(key, _Doubt)])
+            name: _join([key for key in space.marks_in(wanted | seen) if isinstance(key, _AmbiguityKey)])
             for name, wanted, seen in zip(self.outputs, intended.outputs, actual.outputs, strict=True)
         }
         is_named = all(sum(bits.bit_count() for bits in joined.values()) <= _MANY for joined in found.values())
@@ -142,7 +142,7 @@ class AmbiguitySearch:
 
     def _find_open(self) -> Labels:
         """Returns the writes, a bit each, for which some output is not known to be stale."""
-        found, space = 0, self.run.space
+        found, space = 0, self.evaluator.space
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
             labels = wanted | seen
             stale = space.bits_of(c.write for c in self.outputs[name].causes if c.verdict is Verdict.STALE)
@@ -154,97 +154,101 @@ class AmbiguitySearch:
 
         With our own worker's tags one operation that depends on the write is enough: merged products carry nothing.
         """
-        sought = {write for found in self.run.carriers.paths.values() for _, write in found}
+        sought = {write for found in self.evaluator.carriers.paths.values() for _, write in found}
         untraced = sought - set(self._find_traced())
-        if untraced and self.run.retagged is None and not self.run.folded:
+        if untraced and self.evaluator.retagged is None and not self.evaluator.canonicalized:
             untraced -= self._find_met(untraced)
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
-            touched = {write for write in untraced if (wanted | seen) & self.run.space.all_fresh(write)}
+            touched = {write for write in untraced if (wanted | seen) & self.evaluator.space.all_fresh(write)}
             yield name, {Ambiguity(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_met(self, writes: set[int]) -> set[int]:
         """Returns the writes on which some operation depends that is seen again."""
-        tagged, sightings = self.pair.intended.tagged, self.pair.actual.sightings
-        fresh = self.run.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in sightings))
-        return {write for write in writes if fresh & self.run.space.bits_of((write,))}
+        tagged, occurrences = self.pair.intended.tagged, self.pair.actual.occurrences
+        fresh = self.evaluator.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in occurrences))
+        return {write for write in writes if fresh & self.evaluator.space.bits_of((write,))}
 
     def _find_traced(self) -> Iterator[int]:
-        paths, tags = self.run.carriers.paths, self.run.optimized.tags
-        for instruction in self.run.optimized.instructions:
+        paths, tags = self.evaluator.carriers.paths, self.evaluator.optimized.tags
+        for instruction in self.evaluator.optimized.instructions:
             for operation, write in paths.get(tags.get(instruction.id, ()), ()):
                 if is_carrier(operation, instruction):
                     yield write
 
-    def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _Doubt]]:
+    def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _AmbiguityKey]]:
         """Finds candidate operations for which an instruction would be wrong.
 
         Instructions with the same candidates and opcode share one question: repeated layers have as many instructions
         as candidates.
         """
-        space = self.run.space
-        alike: dict[tuple[int, str], tuple[tuple[TagPath, ...], list[Sighting]]] = {}
+        space = self.evaluator.space
+        alike: dict[tuple[int, str], tuple[tuple[TagPath, ...], list[Occurrence]]] = {}
         for tag, candidates in retagged.ambiguous.items() if open_ else ():
-            for sighting in self.pair.actual.sightings.get(tag, ()):
-                alike.setdefault((id(candidates), sighting.instruction.opcode), (candidates, []))[1].append(sighting)
-        open_ &= ~space.bits_of([write.index for write in self.run.writes if write.unknown])
-        for candidates, sightings in alike.values():
-            summary = self.comparison.summarize(dict.fromkeys(sighting.labels for sighting in sightings))
-            wrong: dict[Labels, _Doubt | None] = {}
+            for occurrence in self.pair.actual.occurrences.get(tag, ()):
+                alike.setdefault((id(candidates), occurrence.instruction.opcode), (candidates, []))[1].append(
+                    occurrence
+                )
+        open_ &= ~space.bits_of([write.index for write in self.evaluator.writes if write.unknown])
+        for candidates, occurrences in alike.values():
+            summary = self.comparison.summarize(dict.fromkeys(occurrence.labels for occurrence in occurrences))
+            wrong: dict[Labels, _AmbiguityKey | None] = {}
             for path in candidates:
                 tagged = self.pair.intended.tagged.get(path)
-                if tagged is None or not is_same_operation(tagged.opcode, sightings[0].instruction):
+                if tagged is None or not is_same_operation(tagged.opcode, occurrences[0].instruction):
                     continue
                 if tagged.labels not in wrong:
                     bits = self.comparison.find_stale_among(tagged.labels, summary)
                     bits |= self.comparison.find_clobbered_among(tagged.labels, summary)
-                    named = tuple(self._name(tagged.labels, bits & open_, sightings))
-                    wrong[tagged.labels] = _Doubt(Reason.AMBIGUOUS, named) if named else None
-                doubt = wrong[tagged.labels]
-                if doubt is not None:
-                    yield path, doubt
+                    named = tuple(self._name(tagged.labels, bits & open_, occurrences))
+                    wrong[tagged.labels] = _AmbiguityKey(Reason.AMBIGUOUS, named) if named else None
+                key = wrong[tagged.labels]
+                if key is not None:
+                    yield path, key
 
-    def _name(self, intended: Labels, wrong: Labels, sightings: list[Sighting]) -> Iterator[tuple[int, Labels]]:
+    def _name(self, intended: Labels, wrong: Labels, occurrences: list[Occurrence]) -> Iterator[tuple[int, Labels]]:
         """Yields (instruction, writes): for each write the first nearby instruction that is wrong about it, or 0."""
-        for sighting in sightings[:_NAMED]:
+        for occurrence in occurrences[:_NAMED]:
             if not wrong:
                 return
             bits = wrong & (
-                self.comparison.find_stale(intended, sighting.labels)
-                | self.comparison.find_clobbered(intended, sighting.labels)
+                self.comparison.find_stale(intended, occurrence.labels)
+                | self.comparison.find_clobbered(intended, occurrence.labels)
             )
             if bits:
-                yield sighting.instruction.id, bits
+                yield occurrence.instruction.id, bits
             wrong &= ~bits
         if wrong:
             yield 0, wrong
 
-    def _find_unsure(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _Doubt]]:
-        never = self.comparison.moved | {write.index for write in self.run.writes if write.unknown}
-        open_ &= ~self.run.space.bits_of(never)
-        own = find_own_sightings(
-            self.differing, lambda _, seen: retagged.descents.get(seen.instruction.id) is Descent.UNSURE
+    def _find_unsure(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _AmbiguityKey]]:
+        never = self.comparison.loop_depth_differs | {write.index for write in self.evaluator.writes if write.unknown}
+        open_ &= ~self.evaluator.space.bits_of(never)
+        own = find_authored_occurrences(
+            self.differing, lambda _, seen: retagged.authorship.get(seen.instruction.id) is Authorship.UNSURE
         )
         wrong = [(one, bits) for one in own if (bits := (one.stale | one.clobbered) & open_)]
         is_named = sum(bits.bit_count() for _, bits in wrong) <= _MANY
         for one, bits in wrong:
-            yield one.path, _Doubt(Reason.UNSURE, ((one.sighting.instruction.id if is_named else 0, bits),))
+            yield one.path, _AmbiguityKey(Reason.UNSURE, ((one.occurrence.instruction.id if is_named else 0, bits),))
 
-    def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _Doubt]]:
+    def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _AmbiguityKey]]:
         """Finds instructions that are a carrier as one of their candidates and no carrier as another."""
-        run, space = self.run, self.run.space
-        if not run.carriers.paths or not open_:
+        evaluator, space = self.evaluator, self.evaluator.space
+        if not evaluator.carriers.paths or not open_:
             return
-        for one, some, every in list_ambiguous_carriers(run.optimized, run.carriers, retagged.ambiguous, space):
+        for one, some, every in list_ambiguous_carriers(
+            evaluator.optimized, evaluator.carriers, retagged.ambiguous, space
+        ):
             if bits := space.any_original(some & ~every) & open_:
-                yield one.id, _Doubt(Reason.AMBIGUOUS, ((one.id, bits),))
+                yield one.id, _AmbiguityKey(Reason.AMBIGUOUS, ((one.id, bits),))
 
 
-def _join(doubts: list[_Doubt]) -> dict[tuple[Reason, int], Labels]:
-    """Returns the writes, a bit each, that these doubts are about, by `Ambiguity.reason` and `Ambiguity.instruction`."""
+def _join(keys: list[_AmbiguityKey]) -> dict[tuple[Reason, int], Labels]:
+    """Returns the writes, a bit each, of these keys, by `Ambiguity.reason` and `Ambiguity.instruction`."""
     joined: defaultdict[tuple[Reason, int], Labels] = defaultdict(int)
-    for doubt in doubts:
-        for instruction, bits in doubt.about:
-            joined[doubt.reason, instruction] |= bits
+    for key in keys:
+        for instruction, bits in key.about:
+            joined[key.reason, instruction] |= bits
     return dict(joined)
 
 

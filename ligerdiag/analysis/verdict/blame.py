@@ -13,27 +13,32 @@ reasons:
 
 A wrong output is blamed on the reads at which operations start to be wrong and from which the output is computed; a
 latent one on the lucky reads in its set. If there are too many wrong operations to find out which of them an output
-depends on, the output is `crowded` with these writes, and an ambiguity makes it unknown.
+depends on, the output is `unsearched` with these writes, and an ambiguity makes it unknown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ligerdiag.analysis.evaluation.label_memory import LuckyRead, Sighting, find_read_place
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
+from ligerdiag.analysis.evaluation.label_memory import LuckyRead, Occurrence, find_read_place
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import name_leaf
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import (
     Differing,
     WrongRead,
-    find_own_sightings,
+    find_authored_occurrences,
     find_wrong_reads,
 )
-from ligerdiag.analysis.verdict.one_value import TwinConfluence, find_folded, find_shared_state, find_twin_confluences
-from ligerdiag.analysis.verdict.operands import Operands
+from ligerdiag.analysis.verdict.merged_values import (
+    TwinConfluence,
+    find_removed_choices,
+    find_shared_state,
+    find_twin_confluences,
+)
+from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.analysis.verdict.output_reachability import Reached, find_reached
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, TagPath
@@ -63,7 +68,7 @@ class Blamed:
     outputs: Mapping[str, OutputVerdict]
     stale: tuple[ReadFinding, ...]
     clobbered: tuple[ReadFinding, ...]
-    crowded: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
+    unsearched: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
     """Output name to the writes with too many wrong operations to find out which of them the output depends on."""
     mixed: Mapping[str, tuple[TwinConfluence, ...]] = field(default_factory=dict[str, tuple[TwinConfluence, ...]])
     """Output name to the loops and conditionals it depends on in which merged values meet."""
@@ -72,26 +77,26 @@ class Blamed:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Blame:
+class BlameSearch:
     """Finds the operations behind wrong outputs, and the outputs that each of them reaches."""
 
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison
-    run: Evaluations
-    known: Operands
+    evaluator: Evaluator
+    provenance: OperandProvenance
     instructions: Mapping[int, HloInstruction]
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
         """Makes outputs worse for all four reasons, and finds the readers behind them."""
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
-        outputs = self._blame_folded(self._blame_merged(outputs), mixed)
-        own = find_own_sightings(self.differing, self.known.is_own)
+        outputs = self._blame_merged_values(self._blame_merged_calls(outputs), mixed)
+        own = find_authored_occurrences(self.differing, self.provenance.is_authored)
         wrong: list[tuple[Cause, Differing]] = []
         reads: _Reads = []
         spare: _Reads = []
-        crowded: set[Cause] = set()
-        space = self.run.space
+        unsearched: set[Cause] = set()
+        space = self.evaluator.space
         for verdict in (Verdict.CLOBBERED, Verdict.STALE):
             open_ = self._find_open(verdict, outputs)
             concerned = space.bits_of(c.write for o in outputs.values() for c in o.causes if c.verdict is verdict)
@@ -99,7 +104,7 @@ class Blame:
             for one in own:
                 concerned |= one.wrong(verdict) & open_
             if total > LIMIT - len(wrong):
-                crowded |= {Cause(write, verdict) for write in space.writes_of(open_)}
+                unsearched |= {Cause(write, verdict) for write in space.writes_of(open_)}
             else:
                 wrong += [
                     (Cause(write, verdict), one) for one in own for write in space.writes_of(one.wrong(verdict) & open_)
@@ -109,10 +114,10 @@ class Blame:
             )
             reads += [(verdict, read) for read in found if not read.rank]
             spare += [(verdict, read) for read in found if read.rank]
-        if not wrong and not reads and not crowded:
+        if not wrong and not reads and not unsearched:
             return Blamed({**outputs}, (), (), mixed=mixed, decided=self._find_mixed_alone(outputs, mixed))
         answer = self._find_reached(len(outputs), wrong, [read for _, read in reads])
-        crowded |= answer.open
+        unsearched |= answer.open
         refined = {
             name: output.join(tuple([cause for cause in dict.fromkeys(c for c, _ in wrong) if cause in found]))
             for (name, output), found in zip(outputs.items(), answer.causes, strict=True)
@@ -123,15 +128,15 @@ class Blame:
             refined,
             tuple([finding for verdict, finding in findings if verdict is Verdict.STALE]),
             tuple([finding for verdict, finding in findings if verdict is Verdict.CLOBBERED]),
-            self._find_crowded(crowded, refined),
+            self._find_unsearched(unsearched, refined),
             mixed,
             self._find_decided(refined, findings, [read for _, read in (*reads, *spare)])
             | self._find_mixed_alone(refined, mixed),
         )
 
     def find_beside_operations(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Makes outputs worse for the first three reasons: merged calls, folded choices, values that meet."""
-        return self._blame_folded(self._blame_merged(outputs), {})
+        """Makes outputs worse for the first three reasons: merged calls, removed choices, values that meet."""
+        return self._blame_merged_values(self._blame_merged_calls(outputs), {})
 
     def _find_mixed_alone(
         self, outputs: Mapping[str, OutputVerdict], mixed: Mapping[str, tuple[TwinConfluence, ...]]
@@ -139,7 +144,9 @@ class Blame:
         """Returns the outputs that are wrong only because merged values meet: the arguments decide which value they
         get.
         """
-        wrong = {name: self.run.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()}
+        wrong = {
+            name: self.evaluator.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()
+        }
         found = {name: unite(one.writes for one in some if one.instruction) for name, some in mixed.items()}
         return frozenset(name for name, bits in found.items() if bits and not wrong[name] & ~bits)
 
@@ -155,53 +162,55 @@ class Blame:
         }
         if not explained:
             return frozenset()
-        undecided = self.run.find_undecided({read.path for read in reads})
+        undecided = self.evaluator.find_undecided({read.path for read in reads})
         return frozenset(
             name for name, is_plain in zip(outputs, undecided, strict=False) if name in explained and not is_plain
         )
 
     @cached_property
     def _twins(self) -> Twins:
-        return find_twins(self.run.program)
+        return find_twins(self.evaluator.program)
 
-    def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
+    def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the instruction holds the right value for a twin of its operation.
 
         That twin is the same value to XLA, or a slice that is taken again after the kernel and should hold the kernel's
         result.
         """
-        if self._is_taken_again(write, sighting):
+        if self._is_taken_again(write, occurrence):
             return True
-        return any(not wrong & self.run.space.bits_of((write,)) for _, wrong in self._judge_twins(path, sighting))
+        return any(
+            not wrong & self.evaluator.space.bits_of((write,)) for _, wrong in self._judge_twins(path, occurrence)
+        )
 
-    def list_wrong_twins(self, write: int, path: TagPath, sighting: Sighting) -> tuple[TagPath, ...]:
-        bits = self.run.space.bits_of((write,))
-        return tuple(other for other, wrong in self._judge_twins(path, sighting) if wrong & bits)
+    def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
+        bits = self.evaluator.space.bits_of((write,))
+        return tuple(other for other, wrong in self._judge_twins(path, occurrence) if wrong & bits)
 
-    def _judge_twins(self, path: TagPath, sighting: Sighting) -> Iterator[tuple[TagPath, Labels]]:
+    def _judge_twins(self, path: TagPath, occurrence: Occurrence) -> Iterator[tuple[TagPath, Labels]]:
         """Yields the operation's twins, and the writes, a bit each, that they are wrong about at this instruction."""
         tagged, comparison = self.pair.intended.tagged, self.comparison
         for other in self._twins.list_others(path):
             if other in tagged:
-                sets = tagged[other].labels, sighting.labels
+                sets = tagged[other].labels, occurrence.labels
                 yield other, comparison.find_stale(*sets) | comparison.find_clobbered(*sets)
 
     def _find_reached(self, outputs: int, wrong: Iterable[tuple[Cause, Differing]], reads: list[WrongRead]) -> Reached:
-        return find_reached(self.run, outputs, wrong, reads, self)
+        return find_reached(self.evaluator, outputs, wrong, reads, self)
 
-    def _is_taken_again(self, write: int, sighting: Sighting) -> bool:
-        taken = sighting.instruction
-        if taken.opcode != "slice":
+    def _is_taken_again(self, write: int, occurrence: Occurrence) -> bool:
+        slice_ = occurrence.instruction
+        if slice_.opcode != "slice":
             return False
-        place = find_read_place(self.pair.optimized, taken, sighting.scheduled, sighting.reads)
-        return any(one.write == write and one.holds(place, taken) for one in self.pair.actual.writes)
+        place = find_read_place(self.pair.optimized, slice_, occurrence.scheduled, occurrence.reads)
+        return any(one.write == write and one.covers_slice(place, slice_) for one in self.pair.actual.writes)
 
     def _list_sets(self) -> Iterator[tuple[Labels, Labels]]:
         return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
 
     def _find_touched(self, verdict: Verdict, intended: Labels, actual: Labels) -> Labels:
         """Returns the writes, a bit each, about which an output with these sets may have a part with this verdict."""
-        space = self.run.space
+        space = self.evaluator.space
         if verdict is Verdict.STALE:
             return space.any_fresh(intended) | space.any_original(actual)
         return space.any_fresh(actual)
@@ -209,32 +218,32 @@ class Blame:
     def _find_open(self, verdict: Verdict, outputs: Mapping[str, OutputVerdict]) -> Labels:
         """Returns the writes, a bit each, about which a wrong operation may make some output worse."""
         found = 0
-        space = self.run.space
+        space = self.evaluator.space
         for output, sets in zip(outputs.values(), self._list_sets(), strict=False):
             decided = space.bits_of(c.write for c in output.causes if c.verdict is verdict)
             found |= self._find_touched(verdict, *sets) & ~decided & ~self._find_elsewhere(sets[1])
-        never = {write.index for write in self.pair.writes if write.unknown} | self.comparison.moved
+        never = {write.index for write in self.pair.writes if write.unknown} | self.comparison.loop_depth_differs
         return found & ~space.bits_of(never)
 
     def _find_elsewhere(self, actual: Labels) -> Labels:
         """Returns the writes, a bit each, that a call which the program lacks may have performed for this output."""
-        matching, space = self.pair.matching, self.run.space
-        calls = {frames[-1].instruction.id for frames in matching.foreign} if matching.elsewhere else set[int]()
+        matching, space = self.pair.matching, self.evaluator.space
+        calls = {frames[-1].instruction.id for frames in matching.unmatched} if matching.maybe_unmatched else set[int]()
         foreign = [write for call in calls for write in matching.by_call.get(call, ())]
         seen = any(actual & space.all_fresh(write.index) for write in foreign)
-        return space.bits_of(matching.elsewhere) if seen else 0
+        return space.bits_of(matching.maybe_unmatched) if seen else 0
 
-    def _find_crowded(self, crowded: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
+    def _find_unsearched(self, unsearched: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
         """Maps each output to the writes about which one of too many wrong operations may make it worse."""
-        if not crowded:
+        if not unsearched:
             return {}
         found: dict[str, set[int]] = {}
         for (name, output), sets in zip(outputs.items(), self._list_sets(), strict=False):
             stale = {cause.write for cause in output.causes if cause.verdict is Verdict.STALE}
             touched = {
                 cause.write
-                for cause in crowded
-                if self._find_touched(cause.verdict, *sets) & self.run.space.bits_of((cause.write,))
+                for cause in unsearched
+                if self._find_touched(cause.verdict, *sets) & self.evaluator.space.bits_of((cause.write,))
             }
             found[name] = touched - stale
         return found
@@ -279,43 +288,43 @@ class Blame:
                 found.append((verdict, replace(one, outputs=names)))
         return found
 
-    def _blame_merged(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
+    def _blame_merged_calls(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
         """Makes the outputs of merged calls stale."""
         tagged = self.pair.intended.tagged
         gone = {
             self.pair.writes[late].tag_path: Cause(early, Verdict.STALE)
-            for late, early in self.run.matching.merged.items()
-            if late not in self.run.matching.same
+            for late, early in self.evaluator.matching.merged_into.items()
+            if late not in self.evaluator.matching.identical
             and self.pair.writes[late].tag_path in tagged
             and tagged[self.pair.writes[late].tag_path].labels != tagged[self.pair.writes[early].tag_path].labels
         }
         if not gone:
             return dict(outputs)
-        marked = {path: self.run.space.mark(("operation", path)) for path in gone}
-        reached = self.run.run_intended(marked).outputs
+        marked = {path: self.evaluator.space.mark(("operation", path)) for path in gone}
+        reached = self.evaluator.run_intended(marked).outputs
         return {
             name: output.join(tuple(cause for path, cause in gone.items() if labels & marked[path]))
             for (name, output), labels in zip(outputs.items(), reached, strict=True)
         }
 
-    def _blame_folded(
+    def _blame_merged_values(
         self, outputs: dict[str, OutputVerdict], mixed: dict[str, tuple[TwinConfluence, ...]]
     ) -> dict[str, OutputVerdict]:
-        """Makes outputs wrong that depend on folded choices or on a place where merged values meet.
+        """Makes outputs wrong that depend on removed choices or on a place where merged values meet.
 
         They are clobbered if they see the write, and stale otherwise. Adds to `mixed`.
         """
-        if self.run.retagged is not None or self.run.folded:
+        if self.evaluator.retagged is not None or self.evaluator.canonicalized:
             return outputs
-        known = self.pair.intended, self.pair.actual, self.comparison, self.run
-        gone = dict(find_folded(*known))
+        known = self.pair.intended, self.pair.actual, self.comparison, self.evaluator
+        gone = dict(find_removed_choices(*known))
         found_meeting = (*find_twin_confluences(*known), *find_shared_state(*known))
         meeting = {name_leaf(one.path, one.leaf): one for one in found_meeting}
         if not gone and not meeting:
             return outputs
-        space = self.run.space
+        space = self.evaluator.space
         marked = {path: space.mark(("operation", path)) for path in (*gone, *meeting)}
-        reached = self.run.run_intended(marked).outputs
+        reached = self.evaluator.run_intended(marked).outputs
         found: dict[str, OutputVerdict] = {}
         for (name, output), labels, actual in zip(outputs.items(), reached, self.pair.actual.outputs, strict=True):
             bits = unite(writes for path, writes in gone.items() if labels & marked[path])

@@ -1,29 +1,29 @@
-"""Acquits bystanders: kernels on which a wrong value depends although nobody reads their bytes wrongly.
+"""Drops bystanders: kernels on which a wrong value depends although nobody reads their bytes wrongly.
 
 A kernel computes its result from operands of its own, and these from the results of other kernels. So a reader that
 wrongly sees (or misses) one kernel's bytes also sees (or misses) the other kernels' work with them. All of these hidden
-writes are in one dependence set and not in the other; the guilty kernel is the one whose bytes the reader reads.
+writes are in one dependence set and not in the other; the responsible kernel is the one whose bytes the reader reads.
 Example: an optimizer overwrites a weight too early. It computed the new weight from a gradient, and the gradient from
 the result that the loss kernel left in the logits; the reader of the weight never reads the logits.
 
 Both programs are evaluated once more with sets that contain only the kernels whose bytes a value is (`labels`), and
 compared again. An operation that is wrong about some write by these sets is wrong about these writes only; any other
-stays wrong about all. A write is guilty of an output if the output is wrong about it by these sets, or if a remaining
-read about it reaches the output. An output with guilty writes keeps only these. One without keeps all: no output
-becomes right here.
+stays wrong about all. A write is responsible for an output if the output is wrong about it by these sets, or if a
+remaining read about it reaches the output. An output with responsible writes keeps only these. One without keeps all:
+no output becomes right here.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
-from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding
+from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding
 from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
-from ligerdiag.analysis.verdict.one_value import find_joined
-from ligerdiag.analysis.verdict.operands import Operands
+from ligerdiag.analysis.verdict.merged_values import find_joined
+from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import TagPath
 
 type _Place = tuple[TagPath, int]
@@ -31,7 +31,7 @@ type _Place = tuple[TagPath, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WhoseBytes:
+class DirectErrors:
     """For each operation and output, the writes whose bytes it reads wrongly."""
 
     stale: Mapping[_Place, Labels]
@@ -44,7 +44,7 @@ class WhoseBytes:
         """Removes the writes that operations are not wrong about by their bytes."""
         found: list[Differing] = []
         for every in differing:
-            one, place = every, (every.path, every.sighting.instruction.id)
+            one, place = every, (every.path, every.occurrence.instruction.id)
             stale, clobbered = self.stale.get(place, 0), self.clobbered.get(place, 0)
             if stale | clobbered:
                 one = replace(one, stale=one.stale & stale, clobbered=one.clobbered & clobbered)
@@ -52,89 +52,91 @@ class WhoseBytes:
                 found.append(one)
         return tuple(found)
 
-    def acquit(self, found: Blamed) -> Blamed:
+    def drop_bystanders(self, found: Blamed) -> Blamed:
         """Removes the writes and reads that did not make outputs wrong."""
-        guilty = {name: set(self.outputs.get(name, ())) for name in found.outputs}
+        responsible = {name: set(self.outputs.get(name, ())) for name in found.outputs}
         for read in (*found.stale, *found.clobbered):
-            place = None if read.wrong is None else (read.wrong.path, read.wrong.sighting.instruction.id)
+            place = None if read.wrong is None else (read.wrong.path, read.wrong.occurrence.instruction.id)
             if place in self.stale or place in self.clobbered:
                 for name in read.outputs:
-                    guilty[name].add(read.write.index)
-        settled = {
-            name: guilty[name]
+                    responsible[name].add(read.write.index)
+        certain = {
+            name: responsible[name]
             for name, output in found.outputs.items()
-            if not guilty[name].isdisjoint(cause.write for cause in output.causes if cause.verdict.is_wrong)
+            if not responsible[name].isdisjoint(cause.write for cause in output.causes if cause.verdict.is_wrong)
         }
         return replace(
             found,
-            outputs={name: _keep(output, settled.get(name)) for name, output in found.outputs.items()},
-            stale=_keep_reads(found.stale, settled),
-            clobbered=_keep_reads(found.clobbered, settled),
+            outputs={name: _keep(output, certain.get(name)) for name, output in found.outputs.items()},
+            stale=_keep_reads(found.stale, certain),
+            clobbered=_keep_reads(found.clobbered, certain),
         )
 
 
-def are_asked_for(
+def needs_direct_errors(
     differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict], comparison: Comparison
 ) -> bool:
     """Returns whether some operation or output is wrong about several writes."""
     wrong: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:
-        wrong[one.path, one.sighting.instruction.id] |= one.stale | one.clobbered
+        wrong[one.path, one.occurrence.instruction.id] |= one.stale | one.clobbered
     return any(bits.bit_count() > 1 for bits in wrong.values()) or any(
         len(_list_wrong(output)) > 1 for output in outputs.values()
     )
 
 
-def find_whose_bytes(
-    names: tuple[str, ...], *, pair: EvaluatedPair, run: Evaluations, comparison: Comparison
-) -> WhoseBytes:
+def find_direct_errors(
+    names: tuple[str, ...], *, pair: EvaluatedPair, evaluator: Evaluator, comparison: Comparison
+) -> DirectErrors:
     """Evaluates both programs once more, and compares whose bytes their values are."""
-    direct = replace(run, direct=True)
+    direct = replace(evaluator, direct=True)
     intended = direct.run_intended()
     actual = direct.run_actual(frozenset(path for path, tagged in intended.tagged.items() if tagged.labels))
-    known = Operands(intended, actual, run)
+    provenance = OperandProvenance(intended, actual, evaluator)
     differing = find_differing(intended, actual, comparison)
-    if run.retagged is None and not run.folded:
-        differing += (*find_wrong_edges(known, comparison), *find_joined(known, comparison))
+    if evaluator.retagged is None and not evaluator.canonicalized:
+        differing += (*find_wrong_edges(provenance, comparison), *find_joined(provenance, comparison))
     stale: defaultdict[_Place, Labels] = defaultdict(int)
     clobbered: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:
         for found, bits in ((stale, one.stale), (clobbered, one.clobbered)):
             if bits:
-                found[one.path, one.sighting.instruction.id] |= bits
-    blame = Blame(
+                found[one.path, one.occurrence.instruction.id] |= bits
+    search = BlameSearch(
         pair=replace(pair, intended=intended, actual=actual),
         differing=(),
         comparison=comparison,
-        run=run,
-        known=known,
+        evaluator=evaluator,
+        provenance=provenance,
         instructions={},
     )
     outputs = {
         name: comparison.compare(meant, seen)
         for name, meant, seen in zip(names, intended.outputs, actual.outputs, strict=False)
     }
-    outputs = blame.find_beside_operations(outputs)
-    return WhoseBytes(stale, clobbered, {name: _list_wrong(output) for name, output in outputs.items()})
+    outputs = search.find_beside_operations(outputs)
+    return DirectErrors(stale, clobbered, {name: _list_wrong(output) for name, output in outputs.items()})
 
 
 def _list_wrong(output: OutputVerdict) -> frozenset[int]:
     return frozenset([cause.write for cause in output.causes if cause.verdict.is_wrong])
 
 
-def _keep(output: OutputVerdict, guilty: set[int] | None) -> OutputVerdict:
-    if guilty is None:
+def _keep(output: OutputVerdict, responsible: set[int] | None) -> OutputVerdict:
+    if responsible is None:
         return output
-    causes = tuple([one for one in output.causes if not one.verdict.is_wrong or one.write in guilty])
+    causes = tuple([one for one in output.causes if not one.verdict.is_wrong or one.write in responsible])
     return OutputVerdict(find_worst(one.verdict for one in causes), causes)
 
 
-def _keep_reads(reads: tuple[ReadFinding, ...], guilty: Mapping[str, set[int]]) -> tuple[ReadFinding, ...]:
+def _keep_reads(reads: tuple[ReadFinding, ...], responsible: Mapping[str, set[int]]) -> tuple[ReadFinding, ...]:
     """Keeps the outputs that still count the read's write, and the reads that have such an output."""
     kept = [
         replace(
             read,
-            outputs=tuple([name for name in read.outputs if read.write.index in guilty.get(name, {read.write.index})]),
+            outputs=tuple(
+                [name for name in read.outputs if read.write.index in responsible.get(name, {read.write.index})]
+            ),
         )
         for read in reads
     ]

@@ -89,8 +89,8 @@ class Comparison:
 
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
-    moved: frozenset[int]
-    """Writes whose loop nesting differs; their iteration classes are folded."""
+    loop_depth_differs: frozenset[int]
+    """Writes whose loop nesting differs; their iteration classes are merged."""
     undecided: frozenset[int]
     """Writes whose place in memory is unknown."""
     traced: frozenset[int] = frozenset()
@@ -98,11 +98,11 @@ class Comparison:
     missing ORIG is evidence.
     """
     _traced_bits: Labels = field(init=False)
-    _moved_fresh: Labels = field(init=False)
+    _fresh_at_other_depth: Labels = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_traced_bits", self.space.bits_of(self.traced))
-        object.__setattr__(self, "_moved_fresh", unite(map(self.space.all_fresh, self.moved)))
+        object.__setattr__(self, "_fresh_at_other_depth", unite(map(self.space.all_fresh, self.loop_depth_differs)))
 
     def compare(self, intended: Labels, actual: Labels) -> OutputVerdict:
         """Returns the verdict on one value."""
@@ -130,7 +130,7 @@ class Comparison:
         """Returns the writes (a bit each) that the value sees and should not see."""
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
-    def find_untold(self, intended: Labels, actual: Labels) -> Labels:
+    def find_unproven_originals(self, intended: Labels, actual: Labels) -> Labels:
         """Returns the writes (a bit each) whose original the value should have, and may have unseen."""
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits
@@ -140,30 +140,30 @@ class Comparison:
         summary = SetSummary()
         for labels in actual:
             fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
-            folded = self._fold(labels)
-            summary.common &= folded
-            summary.some |= folded
+            merged = self._ignore_iterations(labels)
+            summary.common &= merged
+            summary.some |= merged
             summary.original |= original
             summary.replaced |= fresh & ~original
         return summary
 
     def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
         """Returns the writes for which a value with one of several actual sets is stale."""
-        missing = self.space.any_fresh(self._fold(intended) & ~actual.common)
+        missing = self.space.any_fresh(self._ignore_iterations(intended) & ~actual.common)
         return missing | actual.original & self.space.any_fresh(intended) & ~self.space.any_original(intended)
 
     def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
         """Returns the writes for which a value with one of several actual sets is clobbered."""
         wanted = self._traced_bits & self.space.any_original(intended)
-        added = self.space.any_fresh(actual.some & ~self._fold(intended))
+        added = self.space.any_fresh(actual.some & ~self._ignore_iterations(intended))
         return added | actual.replaced & wanted
 
-    def _fold(self, labels: Labels) -> Labels:
+    def _ignore_iterations(self, labels: Labels) -> Labels:
         """Folds the FRESH labels of writes whose loop nesting differs into one iteration class."""
-        if not self.moved:
+        if not self.loop_depth_differs:
             return labels
-        moved = self._moved_fresh & labels
-        return labels & ~moved | self.space.any_fresh(moved)
+        at_other_depth = self._fresh_at_other_depth & labels
+        return labels & ~at_other_depth | self.space.any_fresh(at_other_depth)
 
     def _compare_write(
         self,
@@ -181,7 +181,7 @@ class Comparison:
             verdict = Verdict.STALE
         elif clobbered & touched:
             verdict = Verdict.CLOBBERED
-        elif raced or self.find_untold(intended, actual) & touched:
+        elif raced or self.find_unproven_originals(intended, actual) & touched:
             verdict = Verdict.UNKNOWN
         elif lucky:
             verdict = Verdict.LATENT
@@ -194,7 +194,7 @@ class Comparison:
         return None if verdict is Verdict.FRESH else Cause(write.index, verdict, tuple(lucky), tuple(raced))
 
 
-class Standing(StrEnum):
+class OrderSensitivity(StrEnum):
     """How an output depends on an order that is not decided yet: (3) to (6)."""
 
     FORCED = "forced"
@@ -217,16 +217,16 @@ def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unkn
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN
 
 
-def find_standing(verdicts: set[Verdict]) -> Standing:
-    """Returns the standing of an output. verdicts: its verdict under each schedule."""
+def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
+    """Returns the sensitivity of an output. verdicts: its verdict under each schedule."""
     if verdicts == {Verdict.FRESH}:
-        return Standing.FORCED
+        return OrderSensitivity.FORCED
     if any(verdict.is_right for verdict in verdicts):
-        return Standing.OPEN
-    return Standing.LOST if all(verdict.is_wrong for verdict in verdicts) else Standing.UNKNOWN
+        return OrderSensitivity.OPEN
+    return OrderSensitivity.LOST if all(verdict.is_wrong for verdict in verdicts) else OrderSensitivity.UNKNOWN
 
 
-def choose_verdict(standing: Standing, early: Verdict) -> Verdict:
+def choose_verdict(sensitivity: OrderSensitivity, early: Verdict) -> Verdict:
     """Returns the verdict on an output without a schedule. early: its verdict if kernels run first."""
-    said = {Standing.FORCED: Verdict.FRESH, Standing.OPEN: Verdict.LATENT, Standing.LOST: early}
-    return said.get(standing, Verdict.UNKNOWN)
+    said = {OrderSensitivity.FORCED: Verdict.FRESH, OrderSensitivity.OPEN: Verdict.LATENT, OrderSensitivity.LOST: early}
+    return said.get(sensitivity, Verdict.UNKNOWN)

@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
+from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.label_memory import Actual, Sighting
+from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
-from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
-from ligerdiag.analysis.verdict.operands import UNSEEN, OperandEdge, Operands, find_bytes
+from ligerdiag.analysis.verdict.operand_provenance import UNSEEN, OperandEdge, OperandProvenance, find_bytes
 from ligerdiag.hlo.dataflow import Position
 from ligerdiag.hlo.module import TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -48,7 +48,7 @@ class WrongRead:
     """The program's operation."""
     reader: int
     """Id of the scheduled instruction."""
-    sighting: Sighting
+    occurrence: Occurrence
     place: Place
     operand: int | None
     """operand_number of the reader that brings the wrong value, when known."""
@@ -62,7 +62,7 @@ class Differing:
 
     path: TagPath
     tagged: TaggedSet
-    sighting: Sighting
+    occurrence: Occurrence
     stale: Labels
     clobbered: Labels
     twin: TagPath = ()
@@ -73,7 +73,7 @@ class Differing:
     @property
     def is_same(self) -> bool:
         """Returns whether the instruction may compute the operation."""
-        return is_same_operation(self.tagged.opcode, self.sighting.instruction)
+        return is_same_operation(self.tagged.opcode, self.occurrence.instruction)
 
     def wrong(self, verdict: Verdict) -> Labels:
         """Returns the writes about which it is stale or clobbered."""
@@ -85,15 +85,15 @@ def find_differing(intended: Intended, actual: Actual, comparison: Comparison) -
     found: list[Differing] = []
     known: dict[tuple[Labels, Labels], tuple[Labels, Labels]] = {}
     for path, tagged in intended.tagged.items():
-        for sighting in actual.sightings.get(path, ()):
-            if tagged.labels == sighting.labels:
+        for occurrence in actual.occurrences.get(path, ()):
+            if tagged.labels == occurrence.labels:
                 continue
-            key = (tagged.labels, sighting.labels)
+            key = (tagged.labels, occurrence.labels)
             wrong = known.get(key)
             if wrong is None:
                 wrong = known[key] = (comparison.find_stale(*key), comparison.find_clobbered(*key))
             if wrong != (0, 0):
-                found.append(Differing(path, tagged, sighting, *wrong))
+                found.append(Differing(path, tagged, occurrence, *wrong))
     return tuple(found)
 
 
@@ -129,11 +129,11 @@ def _find_begins(
 ) -> tuple[WrongRead, ...]:
     """Finds the readers with no wrong reader upstream. differing: the writes to look at for each operation, a bit each."""
     wrong: dict[TagPath, Labels] = {}
-    sightings: defaultdict[TagPath, list[tuple[Differing, Labels]]] = defaultdict(list)
+    occurrences: defaultdict[TagPath, list[tuple[Differing, Labels]]] = defaultdict(list)
     for one, bits in differing.items():
         if bits and one.is_same:
             wrong[one.path] = wrong.get(one.path, 0) | bits
-            sightings[one.path].append((one, bits))
+            occurrences[one.path].append((one, bits))
     upstream = _Upstream(wrong, intended, actual)
     slices: defaultdict[int, set[int]] = defaultdict(set)
     for write in actual.writes:
@@ -142,22 +142,22 @@ def _find_begins(
     ranks: defaultdict[tuple[int, int], int] = defaultdict(int)
     for path in sorted(wrong, key=put_in_order):
         first = wrong[path] & ~upstream.find(path)
-        for one, bits in sightings[path] if first else ():
+        for one, bits in occurrences[path] if first else ():
             for write in comparison.space.writes_of(bits & first):
-                sighting = one.sighting
-                operand, place = find_source(write, sighting, slices[write], comparison.space)
-                reader = sighting.scheduled.id
+                occurrence = one.occurrence
+                operand, place = find_source(write, occurrence, slices[write], comparison.space)
+                reader = occurrence.scheduled.id
                 rank = ranks[write, reader]
                 ranks[write, reader] += 1
-                found[write].append(WrongRead(write, path, reader, sighting, place, operand, rank))
+                found[write].append(WrongRead(write, path, reader, occurrence, place, operand, rank))
     return tuple([read for write in sorted(found) for read in found[write]])
 
 
 def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> Labels:
     """Returns the writes, a bit each, about which the operation is wrong for earlier iterations only."""
-    intended, actual = one.tagged.labels, one.sighting.labels
+    intended, actual = one.tagged.labels, one.occurrence.labels
     differs = intended & ~actual if verdict is Verdict.STALE else actual & ~intended
-    return comparison.space.any_fresh(differs) & ~differs & ~comparison.space.bits_of(comparison.moved)
+    return comparison.space.any_fresh(differs) & ~differs & ~comparison.space.bits_of(comparison.loop_depth_differs)
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:
@@ -185,24 +185,24 @@ class _Upstream:
                 continue
             here = put_in_order(current)
             operands = [one for one in tagged[current].operands if one in tagged and put_in_order(one) < here]
-            folded = [one for one in operands if one not in self._wrong and not self._is_seen(one)]
-            missing = [one for one in folded if one not in self._found]
+            unseen = [one for one in operands if one not in self._wrong and not self._is_seen(one)]
+            missing = [one for one in unseen if one not in self._found]
             if missing:
                 pending += missing
                 continue
             bits = unite(self._wrong.get(operand, 0) for operand in operands)
-            self._found[current] = bits | unite(self._found[operand] for operand in folded)
+            self._found[current] = bits | unite(self._found[operand] for operand in unseen)
         return self._found[path]
 
     def _is_seen(self, path: TagPath) -> bool:
         opcode = self._intended.tagged[path].opcode
-        return any(is_same_operation(opcode, s.instruction) for s in self._actual.sightings.get(path, ()))
+        return any(is_same_operation(opcode, s.instruction) for s in self._actual.occurrences.get(path, ()))
 
 
-def find_own_sightings(
-    differing: tuple[Differing, ...], is_own: Callable[[TagPath, Sighting], bool]
+def find_authored_occurrences(
+    differing: tuple[Differing, ...], is_authored: Callable[[TagPath, Occurrence], bool]
 ) -> tuple[Differing, ...]:
-    """Selects the instructions that are the author's own operations (`is_own`).
+    """Selects the instructions that are the author's own operations (`is_authored`).
 
     Passes copy an operation's metadata to instructions that compute something else, such as parts of a reassociated
     sum.
@@ -212,15 +212,18 @@ def find_own_sightings(
             one
             for one in differing
             if one.is_joined
-            or (one.sighting.instruction.opcode == one.tagged.opcode and is_own(one.twin or one.path, one.sighting))
+            or (
+                one.occurrence.instruction.opcode == one.tagged.opcode
+                and is_authored(one.twin or one.path, one.occurrence)
+            )
         ]
     )
 
 
-def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
+def find_source(write: int, occurrence: Occurrence, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
     """Returns the operand through which the reader gets the original, and the place of that value."""
     original = space.all_original(write)
-    carrying = [(number, place) for number, place, labels in sighting.reads if labels & original]
+    carrying = [(number, place) for number, place, labels in occurrence.reads if labels & original]
     for number, place in carrying:
         if place in slices:
             return number, Place.SAME_BYTES
@@ -229,67 +232,71 @@ def find_source(write: int, sighting: Sighting, slices: set[int], space: LabelSp
     return None, Place.RECOMPUTED
 
 
-def find_wrong_edges(known: Operands, comparison: Comparison) -> Iterator[Differing]:
+def find_wrong_edges(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
     """Finds operations with a wrong operand, about writes that the whole operation is not wrong about.
 
     If the instruction is wrong as the operation that it is named after, it may compute a twin, and is compared with
     that too.
     """
-    intended, twins = known.intended, find_twins(known.run.program)
+    intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
     for path, tagged in intended.tagged.items():
         if not any(one for one, _ in tagged.edges) and len({labels for _, labels in tagged.edges}) < 2:
             continue
-        for sighting in known.actual.sightings.get(path, ()):
-            instruction = sighting.instruction
+        for occurrence in provenance.actual.occurrences.get(path, ()):
+            instruction = occurrence.instruction
             if instruction.opcode != tagged.opcode or len(instruction.operands) != len(tagged.edges):
                 continue
-            if not known.is_own(path, sighting):
+            if not provenance.is_authored(path, occurrence):
                 continue
-            operands = known.recognise(path, sighting)
-            here, parts = _judge_operands(path, tagged, (sighting, operands), known, comparison)
+            operands = provenance.recognise(path, occurrence)
+            here, parts = _judge_operands(path, tagged, (occurrence, operands), provenance, comparison)
             if parts != (0, 0):
-                yield Differing(path, tagged, sighting, *parts)
+                yield Differing(path, tagged, occurrence, *parts)
             if here == (0, 0) and parts == (0, 0):
                 continue
             for other in twins.list_others(path):
                 meant = intended.tagged.get(other)
                 if meant is None or len(meant.edges) != len(operands):
                     continue
-                _, parts = _judge_operands(other, meant, (sighting, operands), known, comparison)
+                _, parts = _judge_operands(other, meant, (occurrence, operands), provenance, comparison)
                 if parts != (0, 0):
-                    yield Differing(other, meant, sighting, *parts, twin=path)
+                    yield Differing(other, meant, occurrence, *parts, twin=path)
 
 
 def _judge_operands(
-    path: TagPath, tagged: TaggedSet, seen: tuple[Sighting, list[OperandEdge]], known: Operands, comparison: Comparison
+    path: TagPath,
+    tagged: TaggedSet,
+    seen: tuple[Occurrence, list[OperandEdge]],
+    provenance: OperandProvenance,
+    comparison: Comparison,
 ) -> tuple[tuple[Labels, Labels], tuple[Labels, Labels]]:
     """Returns, for the instruction as this operation, the writes about which it is stale, those about which it is
     clobbered, and further writes about which one of its operands is wrong.
     """
-    sighting, operands = seen
-    stale, clobbered = _judge(tagged, operands, known, comparison)
-    for labels, meanings in _list_joined(tagged, sighting, operands, known.run):
+    occurrence, operands = seen
+    stale, clobbered = _judge(tagged, operands, provenance, comparison)
+    for labels, meanings in _list_joined(tagged, occurrence, operands, provenance.evaluator):
         stale |= unite(comparison.find_stale(meant, labels) for meant in meanings)
         clobbered |= unite(comparison.find_clobbered(meant, labels) for meant in meanings)
     own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
     whole = (
-        comparison.find_stale(tagged.labels, sighting.labels),
-        comparison.find_clobbered(tagged.labels, sighting.labels),
+        comparison.find_stale(tagged.labels, occurrence.labels),
+        comparison.find_clobbered(tagged.labels, occurrence.labels),
     )
     return whole, (stale & ~whole[0] & ~own, clobbered & ~whole[1] & ~own)
 
 
 def _judge(
-    tagged: TaggedSet, operands: list[OperandEdge], known: Operands, comparison: Comparison
+    tagged: TaggedSet, operands: list[OperandEdge], provenance: OperandProvenance, comparison: Comparison
 ) -> tuple[Labels, Labels]:
     """Returns the writes, a bit each, about which some operand is stale, and those about which some operand is
     clobbered.
     """
     stale = clobbered = -1
-    for edges in known.list_orders(tagged, operands):
+    for edges in provenance.list_orders(tagged, operands):
         every = zip(edges, operands, strict=True)
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
-        unlike = [pair for pair in pairs if pair[1][0] and not known.stands_for(pair[1][0], pair[0][0], tagged)]
+        unlike = [pair for pair in pairs if pair[1][0] and not provenance.may_replace(pair[1][0], pair[0][0], tagged)]
         if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
             pairs = [pair for pair in pairs if pair not in unlike]
             unlike = [
@@ -307,20 +314,20 @@ def _judge(
 
 
 def _list_joined(
-    tagged: TaggedSet, sighting: Sighting, operands: list[OperandEdge], run: Evaluations
+    tagged: TaggedSet, occurrence: Occurrence, operands: list[OperandEdge], evaluator: Evaluator
 ) -> Iterator[tuple[Labels, set[Labels]]]:
     """Yields the actual set of a value that the operation has as several operands, with the intended set of each."""
     if len({labels for _, labels in tagged.edges}) < 2:
         return
-    instruction = sighting.instruction
+    instruction = occurrence.instruction
     places: defaultdict[Position, list[int]] = defaultdict(list)
     for number, operand in enumerate(instruction.operands):
-        places[find_bytes(operand, sighting, run)].append(number)
+        places[find_bytes(operand, occurrence, evaluator)].append(number)
     for numbers in places.values():
         meanings = {tagged.edges[number][1] for number in numbers}
         if len(meanings) < 2:
             continue
         if len(places) == 1:  # and so what the operation itself depends on
-            yield sighting.labels & ~run.carried.get(instruction.id, 0), meanings
+            yield occurrence.labels & ~evaluator.carried.get(instruction.id, 0), meanings
         elif operands[numbers[0]] != UNSEEN:
             yield operands[numbers[0]][1], meanings

@@ -24,23 +24,23 @@ from itertools import batched
 from math import inf
 from typing import Protocol
 
-from ligerdiag.analysis.evaluation.label_memory import Sighting
+from ligerdiag.analysis.evaluated_pair import Evaluator
+from ligerdiag.analysis.evaluation.label_memory import Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, WrongAbout
 from ligerdiag.analysis.evaluation.order import compute_logical_times
-from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.verdict.comparison import Cause
 from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead
 from ligerdiag.hlo.module import TagPath
 
 
-class TwinsThere(Protocol):
+class TwinJudge(Protocol):
     """Knows the twins of an operation, which XLA computes by the same instruction."""
 
-    def serves_twin(self, write: int, path: TagPath, sighting: Sighting) -> bool:
+    def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether a twin of this wrong operation is right at this instruction, about this HiddenWrite index."""
         ...
 
-    def list_wrong_twins(self, write: int, path: TagPath, sighting: Sighting) -> tuple[TagPath, ...]:
+    def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
         """Lists the twins of the operation that are wrong at this instruction too."""
         ...
 
@@ -62,7 +62,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spot:
+class _Candidate:
     """One wrong operation, and the instruction that computes it."""
 
     paths: tuple[TagPath, ...]
@@ -70,7 +70,7 @@ class _Spot:
     instruction: int
     write: int
     """HiddenWrite index if its kernel may still follow and clear the marks; otherwise NO_KERNEL."""
-    through: int
+    cleared_by: int
     """HiddenWrite index if its kernel also clears the operation's mark in the program; otherwise NO_KERNEL."""
 
 
@@ -80,96 +80,98 @@ class _Question:
 
     write: int
     """HiddenWrite index of the kernel that clears the mark; NO_KERNEL if none does."""
-    spots: tuple[_Spot, ...]
+    candidates: tuple[_Candidate, ...]
     cause: Cause | None = None
 
 
 def find_reached(
-    run: Evaluations,
+    evaluator: Evaluator,
     outputs: int,
     wrong: Iterable[tuple[Cause, Differing]],
     reads: list[WrongRead],
-    twins: TwinsThere,
+    twins: TwinJudge,
 ) -> Reached:
     """Finds the causes of wrong operations, and the reads, that each output depends on."""
-    times = compute_logical_times(run.optimized)
-    last = _find_last_calls(run, times)
+    times = compute_logical_times(evaluator.optimized)
+    last = _find_last_calls(evaluator, times)
 
-    def make_spot(write: int, path: TagPath, sighting: Sighting) -> _Spot:
-        is_late = times.get(sighting.scheduled.id, -1) > last.get(write, -1)
-        through = write if is_late and twins.serves_twin(write, path, sighting) else NO_KERNEL
-        paths = (path, *twins.list_wrong_twins(write, path, sighting))
-        return _Spot(paths, sighting.instruction.id, NO_KERNEL if is_late else write, through)
+    def make_candidate(write: int, path: TagPath, occurrence: Occurrence) -> _Candidate:
+        is_late = times.get(occurrence.scheduled.id, -1) > last.get(write, -1)
+        cleared_by = write if is_late and twins.is_right_for_twin(write, path, occurrence) else NO_KERNEL
+        paths = (path, *twins.list_wrong_twins(write, path, occurrence))
+        return _Candidate(paths, occurrence.instruction.id, NO_KERNEL if is_late else write, cleared_by)
 
-    by_cause: dict[Cause, dict[_Spot, None]] = {}
+    by_cause: dict[Cause, dict[_Candidate, None]] = {}
     for cause, one in wrong:
-        by_cause.setdefault(cause, {})[make_spot(cause.write, one.path, one.sighting)] = None
-    read_at: dict[_Spot, list[int]] = {}
+        by_cause.setdefault(cause, {})[make_candidate(cause.write, one.path, one.occurrence)] = None
+    read_at: dict[_Candidate, list[int]] = {}
     for number, read in enumerate(reads):
-        read_at.setdefault(make_spot(read.write, read.path, read.sighting), []).append(number)
+        read_at.setdefault(make_candidate(read.write, read.path, read.occurrence), []).append(number)
     known: tuple[set[Cause], ...] = tuple([set() for _ in range(outputs)])
     single = dict(read_at)
-    for spots in by_cause.values():
-        for spot in spots:
-            single.setdefault(spot, [])
+    for candidates in by_cause.values():
+        for candidate in candidates:
+            single.setdefault(candidate, [])
     is_few = len(single) <= len(read_at) + MARKS
     asked = list(single if is_few else read_at)
     if not asked and not by_cause:
         return Reached(known, tuple([frozenset[int]() for _ in known]))
-    hits = [{asked[n] for n in hit} for hit in _ask(run, [_Question(s.write, (s,)) for s in asked], outputs)]
-    reached = tuple([frozenset([number for spot in hit for number in read_at.get(spot, ())]) for hit in hits])
+    hits = [{asked[n] for n in hit} for hit in _evaluate(evaluator, [_Question(s.write, (s,)) for s in asked], outputs)]
+    reached = tuple([frozenset([number for candidate in hit for number in read_at.get(candidate, ())]) for hit in hits])
     if not is_few:
-        return Reached(known, reached, _find_causes(run, by_cause, known))
+        return Reached(known, reached, _find_causes(evaluator, by_cause, known))
     for found, hit in zip(known, hits, strict=True):
-        found.update(cause for cause, spots in by_cause.items() if not hit.isdisjoint(spots))
+        found.update(cause for cause, candidates in by_cause.items() if not hit.isdisjoint(candidates))
     return Reached(known, reached)
 
 
-def _find_last_calls(run: Evaluations, times: Mapping[int, int]) -> Mapping[int, float]:
+def _find_last_calls(evaluator: Evaluator, times: Mapping[int, int]) -> Mapping[int, float]:
     """Maps HiddenWrite indices to the LogicalTime of the last call of their kernels."""
     last: dict[int, float] = {}
-    for one in run.matching.actual:
+    for one in evaluator.matching.actual:
         last[one.write] = max(last.get(one.write, -1), times.get(one.frames[0].instruction.id, inf))
-    placed = {(one.call.id, one.write) for one in run.matching.actual}
-    for call, writes in run.matching.by_call.items():
+    placed = {(one.call.id, one.write) for one in evaluator.matching.actual}
+    for call, writes in evaluator.matching.by_call.items():
         last |= {write.index: inf for write in writes if (call, write.index) not in placed}
     return last
 
 
 def _find_causes(
-    run: Evaluations, by_cause: Mapping[Cause, Mapping[_Spot, None]], known: tuple[set[Cause], ...]
+    evaluator: Evaluator, by_cause: Mapping[Cause, Mapping[_Candidate, None]], known: tuple[set[Cause], ...]
 ) -> frozenset[Cause]:
     """Adds the causes that are known to `known`, and returns the open ones."""
     size = -(-sum(map(len, by_cause.values())) // MARKS)
     questions = [
-        _Question(cause.write, some, cause) for cause, spots in by_cause.items() for some in batched(spots, size)
+        _Question(cause.write, some, cause)
+        for cause, candidates in by_cause.items()
+        for some in batched(candidates, size)
     ]
     waiting = [
         (output, questions[number])
-        for output, hit in enumerate(_ask(run, questions, len(known)))
+        for output, hit in enumerate(_evaluate(evaluator, questions, len(known)))
         for number in sorted(hit)
     ]
     for _ in range(ROUNDS):
-        waiting = _settle(waiting, known)
+        waiting = _record_certain(waiting, known)
         if not waiting:
             break
         first = {(output, question.cause): question for output, question in reversed(waiting)}
         pieces = {question: _split(question, len(first)) for question in first.values()}
         asked = [piece for found in pieces.values() for piece in found]
-        hits = [{asked[n] for n in hit} for hit in _ask(run, asked, len(known))]
+        hits = [{asked[n] for n in hit} for hit in _evaluate(evaluator, asked, len(known))]
         waiting = [
             (output, piece)
             for output, question in waiting
             for piece in pieces.get(question, (question,))
             if question not in pieces or piece in hits[output]
         ]
-    return frozenset([q.cause for _, q in _settle(waiting, known) if q.cause is not None])
+    return frozenset([q.cause for _, q in _record_certain(waiting, known) if q.cause is not None])
 
 
-def _settle(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...]) -> list[tuple[int, _Question]]:
+def _record_certain(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...]) -> list[tuple[int, _Question]]:
     """Adds the certain ones to `known`, and returns the open ones."""
     for output, question in waiting:
-        if len(question.spots) == 1 and question.cause is not None:
+        if len(question.candidates) == 1 and question.cause is not None:
             known[output].add(question.cause)
     return [(output, question) for output, question in waiting if question.cause not in known[output]]
 
@@ -177,26 +179,30 @@ def _settle(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...])
 def _split(question: _Question, others: int) -> tuple[_Question, ...]:
     """Splits a question into as many pieces as there are marks, of one operation each if possible."""
     pieces = max(2, MARKS // others)
-    size = -(-len(question.spots) // pieces)
-    return tuple([_Question(question.write, some, question.cause) for some in batched(question.spots, size)])
+    size = -(-len(question.candidates) // pieces)
+    return tuple([_Question(question.write, some, question.cause) for some in batched(question.candidates, size)])
 
 
-def _ask(run: Evaluations, questions: list[_Question], outputs: int) -> list[set[int]]:
+def _evaluate(evaluator: Evaluator, questions: list[_Question], outputs: int) -> list[set[int]]:
     """Returns, for each output, the numbers of the questions of which it has both marks."""
     found: list[set[int]] = [set() for _ in range(outputs)]
-    plain = replace(run, folded=False)  # ambiguities add marks of their own and change none of these
+    plain = replace(evaluator, canonicalized=False)  # ambiguities add marks of their own and change none of these
     for first in range(0, len(questions), MARKS):
         some = questions[first : first + MARKS]
-        space = run.space.without_marks()
+        space = evaluator.space.without_marks()
         operations: dict[TagPath, Labels] = {}
         instructions: dict[int, Labels] = {}
         for number, question in enumerate(some):
             operation, instruction = space.mark(("operation", number)), space.mark(WrongAbout(question.write, number))
-            for spot in question.spots:
-                key = operation if spot.through == NO_KERNEL else space.mark(WrongAbout(spot.through, ~number))
-                for path in spot.paths:
+            for candidate in question.candidates:
+                key = (
+                    operation
+                    if candidate.cleared_by == NO_KERNEL
+                    else space.mark(WrongAbout(candidate.cleared_by, ~number))
+                )
+                for path in candidate.paths:
                     operations[path] = operations.get(path, 0) | key
-                instructions[spot.instruction] = instructions.get(spot.instruction, 0) | instruction
+                instructions[candidate.instruction] = instructions.get(candidate.instruction, 0) | instruction
         intended, actual = replace(plain, space=space).with_marks(operations, instructions)
         for hit, wanted, seen in zip(found, intended.outputs, actual.outputs, strict=True):
             marks = {~key.instruction if isinstance(key, WrongAbout) else key for key in space.marks_in(wanted)}

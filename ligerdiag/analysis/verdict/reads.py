@@ -1,11 +1,17 @@
 """Judges every read of an overwritten value: the version that it gets, against the version that its author means.
 
 A *read* is a scheduled instruction that reads bytes that a kernel overwrites, reads the value from which they were
-copied, or computes the value anew (see `def_use`). It is stale      if it gets the version from before the kernel, and
-the kernel's version is meant; clobbered  if it gets the kernel's version, and the version from before is meant; unknown
-if either of the two is unknown; latent     if it gets the version that is meant, and only the schedule's order makes it
-so; fresh      if it gets the kernel's version, as meant, and something forces the order; original   if it gets the
-version from before, as meant. For one hidden write and one instruction, the first of these decides:
+copied, or computes the value anew (see `def_use`). It is
+
+- *stale* if it gets the version from before the kernel, and the kernel's version is meant;
+- *clobbered* if it gets the kernel's version, and the version from before is meant;
+- *unknown* if either of the two is unknown;
+- *latent* if it gets the version that is meant, and only the schedule's order makes it so;
+- *fresh* if it gets the kernel's version, as meant, and something forces the order;
+- *original* if it gets the version from before, as meant.
+
+For one hidden write and one instruction, the first of these statements that applies decides:
+
 - If a read makes an output stale, clobbered or latent (see `blame`), the read has the same verdict.
 - If an output is wrong for this write and no such read is known, as where XLA merged two calls, the first operation in
   program order whose set is wrong and from which the output is computed is as wrong as the output.
@@ -16,20 +22,20 @@ version from before, as meant. For one hidden write and one instruction, the fir
   this write, otherwise unknown.
 - An instruction of the compiler has no author: it is right if all outputs that it reaches are right for this write,
   wrong if all of its users are wrong readers and wrong outputs, otherwise unknown.
-An instruction that reads the value in several ways has the worst of their verdicts.
-"""
+
+An instruction that reads the value in several ways has the worst of their verdicts."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.label_memory import Sighting
+from ligerdiag.analysis.evaluation.label_memory import Occurrence
 from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.program_order import TaggedSet
-from ligerdiag.analysis.evaluations import EvaluatedPair
-from ligerdiag.analysis.value_flow import FollowedWrites, Performed
+from ligerdiag.analysis.value_flow import FollowedWrites, PerformedWrite
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_source, put_in_order
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
@@ -94,7 +100,7 @@ class BlamedReads:
         for one in self._differing:
             if not one.wrong(verdict) & bit or not one.is_same:
                 continue
-            step = self.followed.flow.find_step(one.sighting.scheduled.id)
+            step = self.followed.flow.find_step(one.occurrence.scheduled.id)
             reached = self.reached.get(step, 0) & left
             if reached:
                 left &= ~reached
@@ -113,8 +119,8 @@ class BlamedReads:
         performed = [some for some in self.followed.performed if some.write.index == write]
         slices = {place for some in performed for place in some.actual.slices}
         if verdict is Verdict.CLOBBERED:
-            return Place.SAME_BYTES if any(place in slices for _, place, _ in one.sighting.reads) else Place.COPY
-        return find_source(write, one.sighting, slices, self.pair.space)[1]
+            return Place.SAME_BYTES if any(place in slices for _, place, _ in one.occurrence.reads) else Place.COPY
+        return find_source(write, one.occurrence, slices, self.pair.space)[1]
 
     def _find_place(self, finding: ReadFinding, kind: ReadKind) -> Place:
         if finding.wrong is None:
@@ -146,7 +152,7 @@ def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrite
 class _Read:
     """One reader of one overwritten value that no output is blamed on."""
 
-    performed: Performed
+    performed: PerformedWrite
     reader: HloInstruction
     step: int
     operations: tuple[HloInstruction, ...]
@@ -156,7 +162,7 @@ class _Read:
     origin: Origin
     outputs: tuple[str, ...]
     """The program's outputs that the reader reaches."""
-    taken_by: ReadKind
+    kind_of_users: ReadKind
     """The one kind that all users of the reader's result have; NONE if there is no single one."""
 
 
@@ -208,7 +214,7 @@ class ReadJudge:
             others = [self._judge_read(read) for one in performed for read in self._list_others(one, known)]
             yield from _merge((*named, *others))
 
-    def _list_others(self, one: Performed, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
+    def _list_others(self, one: PerformedWrite, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
         """Yields the reads that no output is blamed on. known: id of a step to its kind, if an output is blamed on it."""
         readers, overwritten = self.followed.flow.readers, one.overwritten
         seen: set[int] = set()
@@ -216,8 +222,8 @@ class ReadJudge:
         for read in readers.find_reads(overwritten):
             seen.add(read.scheduled.instruction.id)
             found.append((read.scheduled.anchor, read.operations, read.operand, read.origin))
-        for scheduled, sighting in readers.find_recomputing(one.write, overwritten, seen):
-            found.append((scheduled.anchor, (sighting.instruction,), None, Origin.RECOMPUTED))
+        for scheduled, occurrence in readers.find_recomputing(one.write, overwritten, seen):
+            found.append((scheduled.anchor, (occurrence.instruction,), None, Origin.RECOMPUTED))
         for reader, operations, operand, origin in found:
             step = self.followed.flow.find_step(reader.id)
             if step in known:
@@ -231,10 +237,10 @@ class ReadJudge:
                 operand=operand,
                 origin=origin,
                 outputs=tuple([name for number, name in enumerate(self.verdicts.outputs) if bits >> number & 1]),
-                taken_by=self._find_taken(step, one.write.index, known),
+                kind_of_users=self._find_kind_of_users(step, one.write.index, known),
             )
 
-    def _find_taken(self, step: int, write: int, known: Mapping[int, ReadKind]) -> ReadKind:
+    def _find_kind_of_users(self, step: int, write: int, known: Mapping[int, ReadKind]) -> ReadKind:
         """Returns the one kind that all users of the step's result have; NONE if there is no single one."""
         kinds = {known.get(user, ReadKind.NONE) for user in self._users.get(step, ())}
         said = [self._by_output.get((name, write), Verdict.FRESH) for name in self._results.get(step, ())]
@@ -264,45 +270,45 @@ class ReadJudge:
         write = read.performed.write.index
         if write in self._unknown or (write, read.reader.id) in self._raced:
             return _UNDECIDED
-        sighting = self._find_sighting(operation)
-        gets = self._find_gets(read, sighting)
-        if gets is None:
+        occurrence = self._find_occurrence(operation)
+        gets_newer = self._gets_kernels_version(read, occurrence)
+        if gets_newer is None:
             return _UNDECIDED
-        seen = self._find_order(read) if gets else ReadKind.ORIGINAL
+        seen = self._find_order(read) if gets_newer else ReadKind.ORIGINAL
         tagged = self.pair.intended.tagged.get(self.pair.optimized.find_tag_path(operation))
         if tagged is None or not is_same_operation(tagged.opcode, operation):
-            if read.taken_by is (ReadKind.CLOBBERED if gets else ReadKind.STALE):
-                return read.taken_by, ReadCause.USERS
+            if read.kind_of_users is (ReadKind.CLOBBERED if gets_newer else ReadKind.STALE):
+                return read.kind_of_users, ReadCause.USERS
             return seen if self._are_right(read.outputs, write) else ReadKind.UNKNOWN, ReadCause.USERS
-        return self._compare(write, tagged, sighting, seen, gets=gets), ReadCause.OPERATION
+        return self._compare(write, tagged, occurrence, seen, gets_newer=gets_newer), ReadCause.OPERATION
 
     def _compare(
-        self, write: int, tagged: TaggedSet, sighting: Sighting | None, seen: ReadKind, *, gets: bool
+        self, write: int, tagged: TaggedSet, occurrence: Occurrence | None, seen: ReadKind, *, gets_newer: bool
     ) -> ReadKind:
         """Judges a read by an operation of the author."""
         space, comparison = self.pair.space, self.verdicts.comparison
         bit = space.bits_of((write,))
         fresh = bool(tagged.labels & space.all_fresh(write))
         original = bool(tagged.labels & space.all_original(write))
-        if fresh == gets and not (gets and original):
+        if fresh == gets_newer and not (gets_newer and original):
             return seen
-        actual = sighting.labels if sighting is not None else 0
+        actual = occurrence.labels if occurrence is not None else 0
         if comparison.find_stale(tagged.labels, actual) & bit:
-            return ReadKind.STALE if not gets else ReadKind.UNKNOWN
+            return ReadKind.STALE if not gets_newer else ReadKind.UNKNOWN
         if comparison.find_clobbered(tagged.labels, actual) & bit:
-            return ReadKind.CLOBBERED if gets else ReadKind.UNKNOWN
-        return seen if sighting is not None else ReadKind.UNKNOWN  # it means both, and has both
+            return ReadKind.CLOBBERED if gets_newer else ReadKind.UNKNOWN
+        return seen if occurrence is not None else ReadKind.UNKNOWN  # it means both, and has both
 
-    def _find_sighting(self, operation: HloInstruction) -> Sighting | None:
-        found = self.pair.actual.sightings.get(self.pair.optimized.find_tag_path(operation), ())
+    def _find_occurrence(self, operation: HloInstruction) -> Occurrence | None:
+        found = self.pair.actual.occurrences.get(self.pair.optimized.find_tag_path(operation), ())
         return next((one for one in found if one.instruction is operation), None)
 
-    def _find_gets(self, read: _Read, sighting: Sighting | None) -> bool | None:
+    def _gets_kernels_version(self, read: _Read, occurrence: Occurrence | None) -> bool | None:
         """Returns whether the read gets the kernel's version; None if unknown."""
         if read.origin is not Origin.VALUE:
             return False
         space, write, overwritten = self.pair.space, read.performed.actual, read.performed.overwritten
-        reads = sighting.reads if sighting is not None else ()
+        reads = occurrence.reads if occurrence is not None else ()
         labels = [one for number, place, one in reads if number == read.operand and place in write.slices]
         if any(one & space.all_fresh(write.write) for one in labels):
             return True

@@ -25,18 +25,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.evaluations import EvaluatedPair
 from ligerdiag.analysis.races import RacedRead
 from ligerdiag.analysis.verdict.comparison import Cause, OutputVerdict
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Dataflow, Position, Positions, Through, search
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, Positions, search
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex, count_elements, iterate_leaf_shapes, iterate_leaves
 from ligerdiag.model.findings import Verdict
 
-_NAMES = Through(bitcasts=True, barriers=True, tuples=True)
+_NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 _COPIED_FROM = replace(_NAMES, fusions=True, arguments=True)
 _MIXED_UP = 3
 """Number of arguments in whose place one value is returned."""
@@ -78,7 +78,7 @@ class BackwardSlices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MixedUp:
+class MixedUpDonations:
     """Donated arguments to which XLA gives one buffer."""
 
     parameters: frozenset[int]
@@ -91,7 +91,9 @@ class MixedUp:
     """A parameter, or the value that is returned in its place."""
 
 
-def find_mixed_up(module: HloModule, buffers: BufferAssignment | None, *, is_described: bool) -> MixedUp | None:
+def find_mixed_up_donations(
+    module: HloModule, buffers: BufferAssignment | None, *, is_described: bool
+) -> MixedUpDonations | None:
     """Finds donated arguments that XLA mixes up, or is known to mix up when it compiles for the machine's own GPU.
 
     is_described: XLA compiled for a described GPU.
@@ -106,7 +108,7 @@ def find_mixed_up(module: HloModule, buffers: BufferAssignment | None, *, is_des
         return None
     value, parameters = found
     outputs = frozenset(_list_outputs_of(module, parameters))
-    return MixedUp(parameters=parameters, outputs=outputs, is_seen=is_seen, value=value)
+    return MixedUpDonations(parameters=parameters, outputs=outputs, is_seen=is_seen, value=value)
 
 
 def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloInstruction, frozenset[int]] | None:

@@ -14,25 +14,29 @@ value from these verdicts, so that no read contradicts the output that it makes 
 
 An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever
 else the write does to it; another write's effect on the output stands. To find missing names, the schedule is evaluated
-once more with the ORIG labels of `Belief.find_possible_carriers`: an output that gets worse about a write depends on a
-name that is missing or cannot be trusted, and is ambiguous.
+once more with the ORIG labels of `TagTrust.find_possible_carriers`: an output that gets worse about a write depends on
+a name that is missing or cannot be trusted, and is ambiguous.
+
+Dependence sets describe hidden writes, and take a kernel's results to be there. If the program always makes a call and
+the schedule may skip it, an output that depends on the call's results is unknown, or stale if the call certainly never
+runs (`judge_conditional_results`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
-from ligerdiag.analysis.evaluation.carriers import Carriers, find_lost
+from ligerdiag.analysis.evaluation.carriers import Carriers, find_lost_carriers
 from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.evaluations import EvaluatedPair, Evaluations
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
-from ligerdiag.analysis.verdict.blame import Blame, Blamed, ReadFinding, find_latent
-from ligerdiag.analysis.verdict.bystanders import are_asked_for, find_whose_bytes
+from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding, find_latent
+from ligerdiag.analysis.verdict.bystanders import find_direct_errors, needs_direct_errors
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
-from ligerdiag.analysis.verdict.one_value import find_joined
-from ligerdiag.analysis.verdict.operands import Operands
+from ligerdiag.analysis.verdict.merged_values import find_joined
+from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.schedule_view import Place, ReadKind
@@ -45,19 +49,21 @@ def add_unidentified(
     *,
     pair: EvaluatedPair,
     comparison: Comparison,
-    run: Evaluations,
+    evaluator: Evaluator,
 ) -> Ambiguities:
     """Adds the ambiguities of missing or untrusted names. outputs: the verdicts without ambiguities."""
     if not possible:
         return ambiguities
-    carried = {number: run.carried.get(number, 0) | possible.get(number, 0) for number in (*run.carried, *possible)}
-    actual = replace(run, carried=carried).run_actual(frozenset(), sights=False)
+    carried = {
+        number: evaluator.carried.get(number, 0) | possible.get(number, 0) for number in (*evaluator.carried, *possible)
+    }
+    actual = replace(evaluator, carried=carried).run_actual(frozenset(), records=False)
     added = dict(ambiguities)
     for (name, output), wanted, seen in zip(outputs.items(), pair.intended.outputs, actual.outputs, strict=False):
         were = {cause.write: cause.verdict for cause in output.causes}
         for cause in comparison.compare(wanted, seen).causes:
             if _is_worse(cause.verdict, were.get(cause.write, Verdict.FRESH)):
-                original = run.space.all_original(cause.write)
+                original = evaluator.space.all_original(cause.write)
                 first = min(number for number, labels in possible.items() if labels & original)
                 ambiguity = Ambiguity(cause.write, Reason.UNIDENTIFIED, first)
                 added[name] = added.get(name, frozenset()) | {ambiguity}
@@ -70,14 +76,17 @@ def _is_worse(verdict: Verdict, was: Verdict) -> bool:
     return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
-def propagate(found: Blamed, ambiguities: Ambiguities, crossed: frozenset[int] = frozenset()) -> Blamed:
+def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[int] = frozenset()) -> Blamed:
     """Makes outputs unknown that depend on an ambiguity, and drops the reads that were blamed for them.
 
-    crossed: writes around which the author's order is unknown; nothing is said about values that depend on them.
+    order_unknown: writes around which the author's order is unknown; nothing is said about values that depend on them.
     """
     unclear = {(name, one.write) for name, about in ambiguities.items() for one in about}
     unclear |= {
-        (name, cause.write) for name, one in found.outputs.items() for cause in one.causes if cause.write in crossed
+        (name, cause.write)
+        for name, one in found.outputs.items()
+        for cause in one.causes
+        if cause.write in order_unknown
     }
     if not unclear:
         return found
@@ -88,28 +97,28 @@ def propagate(found: Blamed, ambiguities: Ambiguities, crossed: frozenset[int] =
     )
 
 
-def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluations: Evaluations) -> tuple[Blamed, Ambiguities]:
+def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
     """Drops a cause if the output only uses rows that the kernel does not write.
 
     Marks the remaining causes as not contradicted by correct numbers: the rows that are read may be untouched.
     """
-    written, forgiven = evaluations.find_apart()
-    apart = dict(zip(found.outputs, forgiven, strict=False))
+    written, unused = evaluator.find_disjoint_rows()
+    dropped = dict(zip(found.outputs, unused, strict=False))
     decided = frozenset(
         name
         for name, output in found.outputs.items()
-        if (wrong := evaluations.space.bits_of(c.write for c in output.causes if c.verdict.is_wrong))
+        if (wrong := evaluator.space.bits_of(c.write for c in output.causes if c.verdict.is_wrong))
         and not wrong & ~written
     )
     found = replace(found, decided=found.decided | decided)
-    pairs = {(name, write) for name, bits in apart.items() for write in evaluations.space.writes_of(bits)}
+    pairs = {(name, write) for name, bits in dropped.items() for write in evaluator.space.writes_of(bits)}
     if not pairs:
         return found, ambiguities
     outputs: dict[str, OutputVerdict] = {}
     for name, output in found.outputs.items():
         causes = tuple([cause for cause in output.causes if (name, cause.write) not in pairs])
-        is_forgiven = len(causes) < len(output.causes)
-        outputs[name] = OutputVerdict(find_worst(c.verdict for c in causes), causes) if is_forgiven else output
+        is_dropped = len(causes) < len(output.causes)
+        outputs[name] = OutputVerdict(find_worst(c.verdict for c in causes), causes) if is_dropped else output
     left = {
         name: frozenset(one for one in some if (name, one.write) not in pairs) for name, some in ambiguities.items()
     }
@@ -121,16 +130,16 @@ def forgive_apart(found: Blamed, ambiguities: Ambiguities, evaluations: Evaluati
     ), {name: some for name, some in left.items() if some}
 
 
-def add_crowded(ambiguities: Ambiguities, crowded: Mapping[str, set[int]]) -> Ambiguities:
+def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]]) -> Ambiguities:
     """Adds an ambiguity for each question that the search has given up."""
     return {
         name: ambiguities.get(name, frozenset())
-        | {Ambiguity(write, Reason.TOO_MANY, 0) for write in crowded.get(name, ())}
-        for name in (*ambiguities, *[name for name in crowded if name not in ambiguities])
+        | {Ambiguity(write, Reason.TOO_MANY, 0) for write in unsearched.get(name, ())}
+        for name in (*ambiguities, *[name for name in unsearched if name not in ambiguities])
     }
 
 
-def add_mixed(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
+def add_mixed_confluences(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
     """Adds an ambiguity for each loop or conditional that may return one merged value for another."""
     added = {
         name: frozenset(
@@ -150,11 +159,11 @@ def add_mixed(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -
 
 def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:
     """Keeps the outputs that reads certainly reach, and the reads that certainly reach one."""
-    settled = [
+    certain = [
         replace(read, outputs=tuple([name for name in read.outputs if (name, read.write.index) not in unclear]))
         for read in reads
     ]
-    return tuple([read for read in settled if read.outputs])
+    return tuple([read for read in certain if read.outputs])
 
 
 def _make_unknown(name: str, output: OutputVerdict, unclear: set[tuple[str, int]]) -> OutputVerdict:
@@ -255,50 +264,55 @@ class ReadVerdict:
 
 
 def judge(
-    pair: EvaluatedPair, evaluations: Evaluations, output_names: tuple[str, ...], possible: Mapping[int, Labels]
+    pair: EvaluatedPair, evaluator: Evaluator, output_names: tuple[str, ...], possible: Mapping[int, Labels]
 ) -> Verdicts:
     """Judges each output.
 
-    evaluations: evaluates either program once more, with marks on the instructions in question. possible: ORIG labels
-    that instructions without a trusted name may carry, by instruction id (see `belief`).
+    evaluator: evaluates either program once more, with marks on the instructions in question. possible: ORIG labels
+    that instructions without a trusted name may carry, by instruction id (see `tag_trust`).
     """
-    comparison = _create_comparison(pair, evaluations.carriers)
+    comparison = _create_comparison(pair, evaluator.carriers)
     intended, actual = pair.intended.outputs, pair.actual.outputs
     outputs = {
         name: comparison.compare(intended[n] if n < len(intended) else 0, actual[n] if n < len(actual) else 0)
         for n, name in enumerate(output_names)
     }
-    known = Operands(pair.intended, pair.actual, evaluations)
+    provenance = OperandProvenance(pair.intended, pair.actual, evaluator)
     differing = find_differing(pair.intended, pair.actual, comparison)
-    if evaluations.retagged is None and not evaluations.folded:
-        differing += tuple(find_wrong_edges(known, comparison))
-        differing += tuple(find_joined(known, comparison))
-    whose = None
-    if are_asked_for(differing, outputs, comparison):
-        whose = find_whose_bytes(output_names, pair=pair, run=evaluations, comparison=comparison)
-        differing = whose.refine(differing)
+    if evaluator.retagged is None and not evaluator.canonicalized:
+        differing += tuple(find_wrong_edges(provenance, comparison))
+        differing += tuple(find_joined(provenance, comparison))
+    direct = None
+    if needs_direct_errors(differing, outputs, comparison):
+        direct = find_direct_errors(output_names, pair=pair, evaluator=evaluator, comparison=comparison)
+        differing = direct.refine(differing)
     instructions = {one.id: one for one in pair.optimized.instructions}
-    blamed = Blame(
-        pair=pair, differing=differing, comparison=comparison, run=evaluations, known=known, instructions=instructions
+    blamed = BlameSearch(
+        pair=pair,
+        differing=differing,
+        comparison=comparison,
+        evaluator=evaluator,
+        provenance=provenance,
+        instructions=instructions,
     ).find(outputs)
     ambiguities: Ambiguities = {}
     if pair.writes:
         ambiguities = AmbiguitySearch(
-            outputs=blamed.outputs, pair=pair, differing=differing, comparison=comparison, run=evaluations
+            outputs=blamed.outputs, pair=pair, differing=differing, comparison=comparison, evaluator=evaluator
         ).find()
         ambiguities = add_unidentified(
-            ambiguities, possible, blamed.outputs, pair=pair, comparison=comparison, run=evaluations
+            ambiguities, possible, blamed.outputs, pair=pair, comparison=comparison, evaluator=evaluator
         )
-    if blamed.crowded:
-        ambiguities = add_crowded(ambiguities, blamed.crowded)
+    if blamed.unsearched:
+        ambiguities = add_unsearched(ambiguities, blamed.unsearched)
     if blamed.mixed:
-        ambiguities = add_mixed(ambiguities, blamed, comparison)
-    blamed = propagate(blamed, ambiguities, pair.matching.crossed)
+        ambiguities = add_mixed_confluences(ambiguities, blamed, comparison)
+    blamed = propagate(blamed, ambiguities, pair.matching.order_unknown)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
-        blamed, ambiguities = forgive_apart(blamed, ambiguities, evaluations)
-    if whose is not None:
-        blamed = whose.acquit(blamed)
-    merged = pair.matching.merged
+        blamed, ambiguities = drop_disjoint_rows(blamed, ambiguities, evaluator)
+    if direct is not None:
+        blamed = direct.drop_bystanders(blamed)
+    merged = pair.matching.merged_into
     mixed = {name: tuple([one.instruction for one in found if one.instruction]) for name, found in blamed.mixed.items()}
     return Verdicts(
         outputs=blamed.outputs,
@@ -320,12 +334,12 @@ def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
     return Verdicts(outputs=judge_outputs_alone(pair, output_names), comparison=_create_comparison(pair))
 
 
-def doubt_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
+def make_outputs_unknown(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
     """Downgrades otherwise-correct outputs to unknown."""
     return _make_worse(verdicts, numbers, Verdict.UNKNOWN)
 
 
-def lose_outputs(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
+def make_outputs_clobbered(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
     """Makes outputs clobbered that depend on bytes in which XLA has written another value; stale ones stay stale."""
     return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
 
@@ -346,6 +360,33 @@ def worsen_outputs(verdicts: Verdicts, names: Sequence[str], verdict: Verdict) -
 def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) -> Comparison:
     traced = pair.actual.traced
     if traced and carriers is not None and carriers.origins:
-        lost = find_lost(pair.optimized, carriers).paths.keys()
+        lost = find_lost_carriers(pair.optimized, carriers).paths.keys()
         traced -= {index for index, origins in carriers.origins.items() if not origins.isdisjoint(lost)}
-    return Comparison(pair.writes, pair.space, pair.matching.moved, pair.undecided, traced)
+    return Comparison(pair.writes, pair.space, pair.matching.loop_depth_differs, pair.undecided, traced)
+
+
+def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator: Evaluator) -> Verdicts:
+    """Makes outputs worse that depend on results of a kernel that the schedule calls under a condition, or never."""
+    matching = pair.matching
+    if not pair.has_program or not (matching.idle or matching.conditional):
+        return verdicts
+    outputs = dict(verdicts.outputs)
+    for indices, verdict in ((matching.conditional, Verdict.UNKNOWN), (matching.idle, Verdict.STALE)):
+        for index, reached in _find_reached(indices, pair, evaluator):
+            for (name, output), is_reached in zip(outputs.items(), reached, strict=False):
+                if is_reached:
+                    outputs[name] = output.join((Cause(index, verdict),))
+    return replace(verdicts, outputs=outputs)
+
+
+def _find_reached(
+    indices: Iterable[int], pair: EvaluatedPair, evaluator: Evaluator
+) -> Iterable[tuple[int, tuple[bool, ...]]]:
+    """Yields each write with, for each output, whether it depends on a result of the write's call in the program."""
+    for index in sorted(indices):
+        path = pair.writes[index].tag_path
+        if not path:
+            yield index, (True,) * len(pair.intended.outputs)
+            continue
+        mark = pair.space.mark(("results of", path))
+        yield index, tuple([bool(labels & mark) for labels in evaluator.run_intended({path: mark}).outputs])

@@ -150,12 +150,12 @@ def _join_consecutive(runs: ByteRuns) -> ByteRuns:
     return ByteRuns(program=runs.program[heads], start=runs.start[heads], stop=runs.stop[tails])
 
 
-def merge(runs: ByteRuns, budget: Budget, *, apart: bool = True) -> ByteRuns:
+def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRuns:
     """Returns the same bytes in sorted runs that neither touch nor overlap; programs stay separate, or count as one."""
     if not len(runs):
         return runs
     budget.spend(4 * len(runs))
-    program = runs.program if apart else np.zeros_like(runs.program)
+    program = runs.program if by_program else np.zeros_like(runs.program)
     order = np.lexsort((runs.start, program))
     program, start, stop = program[order], runs.start[order], runs.stop[order]
     # A program's stops are lifted above those of the programs before it, so that one running maximum serves all.
@@ -185,7 +185,7 @@ def _find_owners(runs: ByteRuns, merged: ByteRuns) -> Mask:
     return (place >= 0) & (merged.program[inside] == runs.program) & (merged.stop[inside] >= runs.stop)
 
 
-def holds(merged: ByteRuns, runs: ByteRuns) -> bool:
+def contains(merged: ByteRuns, runs: ByteRuns) -> bool:
     """Returns whether every byte of `runs` is one of `merged`, of the same program."""
     return not len(runs) or bool(_find_owners(runs, merged).all())
 

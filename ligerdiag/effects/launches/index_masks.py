@@ -1,7 +1,7 @@
 """Computes booleans and shapes of index values: comparisons, joins, selects; splat, expand, broadcast, transpose,
 reshape.
 
-Sources as in `memory`.
+Sources as in `index_arithmetic`.
 """
 
 from math import prod

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ligerdiag.effects.access import OldRead
-from ligerdiag.effects.launches.byte_runs import ByteRuns, concatenate, holds, intersect, merge, subtract
+from ligerdiag.effects.launches.byte_runs import ByteRuns, concatenate, contains, intersect, merge, subtract
 from ligerdiag.effects.launches.index_values import Budget
 from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
@@ -245,11 +245,11 @@ class Trace:
             buffer.reads_old = sure
             return
         if not buffer.may_read_old or sure:
-            covered = holds(self._merge_sure(buffer), runs)
+            covered = contains(self._merge_sure(buffer), runs)
             buffer.may_read_old |= not covered
             if not covered and sure and not buffer.writes_anywhere:
                 earlier = merge(concatenate(buffer.may_write), self._budget)
-                buffer.reads_old = not holds(earlier, runs)
+                buffer.reads_old = not contains(earlier, runs)
 
     def _watch_read(self, buffer: BufferTrace, runs: ByteRuns | None, read: OldRead) -> None:
         """Records a read of possibly old content. runs: the surely read bytes."""
@@ -271,9 +271,9 @@ class Trace:
             return next((read for _, read in buffer.old_read), buffer.update)
         if buffer.blind_anywhere:
             return None
-        blind = merge(concatenate(buffer.blind_write), self._budget, apart=False)
+        blind = merge(concatenate(buffer.blind_write), self._budget, by_program=False)
         for runs, read in buffer.old_read:
-            if len(subtract(merge(runs, self._budget, apart=False), blind, self._budget)):
+            if len(subtract(merge(runs, self._budget, by_program=False), blind, self._budget)):
                 return read
         return None
 

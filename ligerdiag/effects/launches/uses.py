@@ -24,8 +24,8 @@ from ligerdiag.effects.access import (
 from ligerdiag.effects.launches.byte_runs import (
     ByteRuns,
     concatenate,
+    contains,
     covers,
-    holds,
     is_disjoint,
     merge,
     reaches_others,
@@ -235,11 +235,11 @@ def _judge_coverage(buffer: BufferTrace, budget: Budget) -> tuple[WriteCoverage,
     size = buffer.size
     if size is None:
         return WriteCoverage.UNKNOWN, "the size of the buffer is not known"
-    sure = merge(concatenate([*buffer.sure_write, *_make_zeroed(buffer)]), budget, apart=False)
+    sure = merge(concatenate([*buffer.sure_write, *_make_zeroed(buffer)]), budget, by_program=False)
     if covers(sure, size):
         return WriteCoverage.COMPLETE, ""
     if not buffer.writes_anywhere and len(sure):
-        may = merge(concatenate([*buffer.may_write, *_make_zeroed(buffer)]), budget, apart=False)
+        may = merge(concatenate([*buffer.may_write, *_make_zeroed(buffer)]), budget, by_program=False)
         if not covers(may, size):
             return WriteCoverage.PARTIAL, ""
     return WriteCoverage.UNKNOWN, "which elements are written depends on data"
@@ -361,7 +361,7 @@ def _judge_pair(reader: BufferTrace, writer: BufferTrace, waits: bool, budget: B
     own = merge(written, budget)
     return PairMeeting(
         neighbours=Neighbours.SHARED,
-        is_update=reader is writer and all(holds(own, runs) for runs, _ in met),
+        is_update=reader is writer and all(contains(own, runs) for runs, _ in met),
         line=next((line for _, line in met if line is not None), None),
     )
 

@@ -311,7 +311,7 @@ class OrderRunner(ScheduleRunner):
         """Returns the state before the first iteration."""
         given = storage.take(loop.operands[0])
         return {
-            index: bytes_ if self._shared.is_handed_on(loop, index) else copy_bytes(bytes_)
+            index: bytes_ if self._shared.is_loop_invariant(loop, index) else copy_bytes(bytes_)
             for index, bytes_ in given.items()
         }
 

@@ -28,7 +28,7 @@ import numpy as np
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
-from ligerdiag.hlo.dataflow import is_partitioned, is_shard_edge
+from ligerdiag.hlo.dataflow import is_custom_partitioning, is_shard_edge
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
@@ -273,7 +273,7 @@ class _Run:
                 return whole[instruction.proto.tuple_index]
             case "call":
                 return self.run(called[0], operands)
-            case "custom-call" if called and is_partitioned(instruction):
+            case "custom-call" if called and is_custom_partitioning(instruction):
                 if len(called[0].parameters) != len(operands):
                     raise ArtifactError(
                         f"`{instruction.name}` has {len(operands)} operands for a computation of {len(called[0].parameters)}"

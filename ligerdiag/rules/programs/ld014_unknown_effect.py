@@ -7,7 +7,7 @@ from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import carries_kernel, find_aliased
 from ligerdiag.effects.declared import NOT_BELIEVED
 from ligerdiag.effects.libtriton import NOT_UNDERSTOOD
-from ligerdiag.hlo.dataflow import is_partitioned
+from ligerdiag.hlo.dataflow import is_custom_partitioning
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
@@ -62,7 +62,7 @@ def _advise(call: HloInstruction, effects: CallEffects, *, is_trusted: bool) -> 
     if carries_kernel(call.proto.custom_call_target) and not any(NOT_BELIEVED in one for one in effects.reasons):
         is_read = not any(NOT_UNDERSTOOD in reason for reason in effects.reasons)
         return IN_THE_KERNEL if is_read else BY_DECLARATION.format(effects.kernel) + OR_ELSEWHERE
-    if is_partitioned(call):
+    if is_custom_partitioning(call):
         return IN_THE_SHARDS
     if any(reason.startswith(NOT_BELIEVED) for reason in effects.reasons):
         return BY_NUMBER.format(effects.kernel, sorted(call.operand_output_aliases))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access, CallEffects, WriteCoverage
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
-from ligerdiag.hlo.dataflow import Dataflow, Position, Through
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
@@ -13,7 +13,7 @@ from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Example, Rule
 from ligerdiag.text import join_words
 
-_NAMES = Through(bitcasts=True, barriers=True, tuples=True, arguments=True, shards=True)
+_NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True, arguments=True, shards=True)
 _PASSED_ON = having(Trait.BARRIER, Trait.TAKES_ELEMENT)
 HELP = "give each pointer a Ref or an array of its own, and combine the parts after the call"
 

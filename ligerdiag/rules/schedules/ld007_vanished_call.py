@@ -13,7 +13,7 @@ from ligerdiag.rules.wording import render_at
 def check(context: Context) -> Iterator[Finding]:
     """Reports each call that is not run."""
     for call in context.vanished:
-        if call.write in context.matching.merged:
+        if call.write in context.matching.merged_into:
             continue  # it runs, merged with its twin: LD008
         if call.write in context.matching.idle:
             reason = "the schedule calls it only in a branch or a loop that never runs"

@@ -45,7 +45,7 @@ def _find_shared(context: Context) -> Iterator[Finding]:
 
 def _find_merged(context: Context) -> Iterator[Finding]:
     """Finds two calls of the program on one value that XLA merged into one call."""
-    for late, early in context.matching.merged.items():
+    for late, early in context.matching.merged_into.items():
         gone, kept = context.writes[late], context.writes[early]
         if gone.unknown or not _is_one_value(gone, kept):
             continue
@@ -78,7 +78,7 @@ def _find_duplicated(context: Context) -> Iterator[Finding]:
         write = context.writes[a.write]
         if a.call is b.call:
             continue
-        if _are_exclusive(a.frames, b.frames) or write.index in context.matching.merged.values():
+        if _are_exclusive(a.frames, b.frames) or write.index in context.matching.merged_into.values():
             continue
         yield report_write(
             context,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.analysis.belief import are_in_order, compute_belief
+from ligerdiag.analysis.tag_trust import are_in_order, compute_tag_trust
 from ligerdiag.hlo.module import HloModule
 from tests.replay.by_hand import parse_text
 
@@ -35,7 +35,7 @@ def parse(text: str = OPTIMIZED, **names: str) -> HloModule:
 def find_refuted(**names: str) -> set[str]:
     """Names of the optimized instructions whose tag is not believed."""
     optimized = parse(**names)
-    refuted = compute_belief(parse(PROGRAM), optimized).refuted
+    refuted = compute_tag_trust(parse(PROGRAM), optimized).refuted
     return {one.name for one in optimized.entry.instructions if one.id in refuted}
 
 
@@ -52,7 +52,7 @@ def test_a_tag_of_what_is_computed_from_less_is_not() -> None:
 def test_a_call_is_its_operation_operand_by_operand() -> None:
     program = PROGRAM.replace("custom-call(a, b)", "custom-call(b, a)")
     optimized = parse()
-    (refuted,) = compute_belief(parse(program), optimized).refuted
+    (refuted,) = compute_tag_trust(parse(program), optimized).refuted
     assert next(one.name for one in optimized.entry.instructions if one.id == refuted) == "k"
 
 
@@ -62,7 +62,7 @@ def test_a_name_that_a_pass_gave_to_something_else_refutes_nothing() -> None:
 
 def test_a_tag_that_is_not_believed_is_not_in_the_module() -> None:
     optimized = parse(b="a#ld1")
-    believed = compute_belief(parse(PROGRAM), optimized).without_refuted(optimized)
+    believed = compute_tag_trust(parse(PROGRAM), optimized).without_refuted(optimized)
     assert len(believed.tags) == len(optimized.tags) - 1
 
 

@@ -11,7 +11,7 @@ tag of the intended operation, through bitcasts and get-tuple-elements. There ar
 - An argument of the program needs no tag: XLA merges it with nothing.
 - XLA reassociates chains of adds and multiplies. An operand that no kernel touches may therefore appear in another link
   of the chain; it is ignored.
-- XLA may move a scalar factor to the other operand of a product. Then `x` stands in for `x * s`. The same holds for
+- XLA may move a scalar factor to the other operand of a product. Then `x` replaces `x * s`. The same holds for
   terms of a sum.
 - A slice of a joined product is named after one of the products. It is recognised as that one only if no kernel's write
   is in any of them, because nothing says which slice belongs to which product.
@@ -25,20 +25,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ligerdiag.analysis.evaluation.label_memory import Actual, Sighting
+from ligerdiag.analysis.evaluated_pair import Evaluator
+from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
-from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
-from ligerdiag.hlo.dataflow import Dataflow, Position, Through
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
-RENAMED = Through(bitcasts=True, tuples=True, fusions=True)
+RENAMED = PassThrough(bitcasts=True, tuples=True, fusions=True)
 """Operations that leave a value's bytes in place."""
-_WHOLE = Through(bitcasts=True, tuples=True, arguments=True, asynchronous=True)
+_WHOLE = PassThrough(bitcasts=True, tuples=True, arguments=True, asynchronous=True)
 _GATHERS = having(Trait.GATHERS)
 _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 
@@ -47,7 +47,7 @@ _SLICES = frozenset({"slice", "dynamic-slice"})
 """An evaluation leaves some of them out although they depend on a hidden write."""
 _UNTOUCHED: OperandEdge = (), 0
 """An operand that no kernel touches."""
-_EXCHANGED, _FOLDED = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
+_EXCHANGED, _RESHAPES_AND_CASTS = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
 _RESHAPES = having(Trait.SAME_ELEMENTS)
 _ANY_ORDER = having(Trait.COMMUTES) | _EXCHANGED
 _FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
@@ -57,39 +57,39 @@ UNSEEN: OperandEdge = (), -1
 
 
 @dataclass(frozen=True, eq=False)
-class Operands:
+class OperandProvenance:
     """Recognises the operands of instructions that compute the program's operations."""
 
     intended: Intended
     actual: Actual
-    run: Evaluations
+    evaluator: Evaluator
 
-    def recognise(self, path: TagPath, sighting: Sighting) -> list[OperandEdge]:
+    def recognise(self, path: TagPath, occurrence: Occurrence) -> list[OperandEdge]:
         """Returns, for each operand, its operation and its dependence set; () and -1 if unknown."""
         tagged = self.intended.tagged[path]
         known = [
-            _UNTOUCHED if self._is_untouched(operand, tagged) else self._recognise(operand, sighting)
-            for operand in sighting.instruction.operands
+            _UNTOUCHED if self._is_untouched(operand, tagged) else self._recognise(operand, occurrence)
+            for operand in occurrence.instruction.operands
         ]
         # what has the operation's own tag XLA has made on the way to it
         return [UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known]
 
-    def are_own(self, path: TagPath, sighting: Sighting) -> bool:
+    def operands_match(self, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether each operand that a kernel touches is the operation's own, and there is such an operand."""
         tagged = self.intended.tagged[path]
-        if len(tagged.edges) != len(sighting.instruction.operands):
+        if len(tagged.edges) != len(occurrence.instruction.operands):
             return False
-        operands = self.recognise(path, sighting)
+        operands = self.recognise(path, occurrence)
         known = unite(labels for _, labels in operands if labels != UNSEEN[1])
-        if sighting.labels & ~known & ~self.run.carried.get(sighting.instruction.id, 0):
+        if occurrence.labels & ~known & ~self.evaluator.carried.get(occurrence.instruction.id, 0):
             return False  # as of two products that are joined
         return self._fits(tagged, operands)
 
-    def is_own(self, path: TagPath, sighting: Sighting) -> bool:
+    def is_authored(self, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the instruction is the author's operation."""
-        if self.run.is_own(path, sighting.instruction):
-            return not self.run.is_reassociated(path, sighting.instruction)
-        return self.are_own(path, sighting)
+        if self.evaluator.is_authored(path, occurrence.instruction):
+            return not self.evaluator.is_reassociated(path, occurrence.instruction)
+        return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
         """Returns every operand order consistent with what we recognised; an empty list if the operands are
@@ -98,36 +98,36 @@ class Operands:
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
             elsewhere = [seen for (edge, _), (seen, _) in zip(edges, operands, strict=True) if seen and not edge]
-            if any(edge and self._are_one(edge, seen) for seen in elsewhere for edge, _ in edges):
+            if any(edge and self._are_same_value(edge, seen) for seen in elsewhere for edge, _ in edges):
                 continue
             if elsewhere and edges is not tagged.edges and tagged.opcode in _EXCHANGED:
                 as_written = zip(tagged.edges, operands, strict=True)
-                if any(edge and seen and self.stands_for(seen, edge, tagged) for (edge, _), (seen, _) in as_written):
+                if any(edge and seen and self.may_replace(seen, edge, tagged) for (edge, _), (seen, _) in as_written):
                     continue
                 return []
             found.append(edges)
         return found
 
-    def stands_for(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
-        """Returns whether the instruction may stand in for the operand: a twin, a factor or a term of it."""
-        if self._are_one(edge, seen):
+    def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
+        """Returns whether the instruction may replace the operand: it is a twin, a factor or a term of it."""
+        if self._are_same_value(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
         if tagged.opcode in _EXCHANGED:
-            chain |= _FOLDED
+            chain |= _RESHAPES_AND_CASTS
         pending, known = [edge], {edge}
         while pending:
             found = self.intended.tagged.get(pending.pop())
             above = found.operands - known if found is not None and found.opcode in chain else ()
-            if any(self._are_one(one, seen) for one in above):
+            if any(self._are_same_value(one, seen) for one in above):
                 return True
             known.update(above)
             pending += above
         return False
 
-    def _are_one(self, one: TagPath, other: TagPath) -> bool:
+    def _are_same_value(self, one: TagPath, other: TagPath) -> bool:
         """Returns whether XLA treats the two operations as one value: twins, reshapes, results of one kernel."""
-        if self._twins.are_one(one, other):
+        if self._twins.are_twins(one, other):
             return True
         return bool(one and other) and (self._find_source(one) == other or self._find_source(other) == one)
 
@@ -139,13 +139,13 @@ class Operands:
 
     @cached_property
     def _twins(self) -> Twins:
-        return find_twins(self.run.program)
+        return find_twins(self.evaluator.program)
 
     @cached_property
     def _barriers(self) -> Mapping[int, tuple[TagPath, ...]]:
         """The last tag of each of the author's barriers to the tags of the operations that go through it."""
-        program, found = self.run.program, dict[int, tuple[TagPath, ...]]()
-        flow = Dataflow(program, Through(bitcasts=True, barriers=True, tuples=True))
+        program, found = self.evaluator.program, dict[int, tuple[TagPath, ...]]()
+        flow = Dataflow(program, PassThrough(bitcasts=True, barriers=True, tuples=True))
         for one in program.instructions:
             path = program.tags.get(one.id, ())
             if one.opcode in _BARRIERS and path:
@@ -157,14 +157,14 @@ class Operands:
         for edges in _list_orders(tagged):
             pairs = list(zip(edges, operands, strict=True))
             is_like = [self._is_like(edge, seen) for (edge, labels), seen in pairs if labels]
-            is_unlike = any(edge and seen and not self._are_one(edge, seen) for (edge, _), (seen, _) in pairs)
+            is_unlike = any(edge and seen and not self._are_same_value(edge, seen) for (edge, _), (seen, _) in pairs)
             if is_like and all(is_like) and not is_unlike:
                 return True
         return False
 
     def _is_like(self, edge: TagPath, seen: OperandEdge) -> bool:
         """Returns whether the instruction is the operand, or an argument as the operand is."""
-        return seen != UNSEEN and (self._are_one(edge, seen[0]) if edge and seen[0] else edge == seen[0])
+        return seen != UNSEEN and (self._are_same_value(edge, seen[0]) if edge and seen[0] else edge == seen[0])
 
     def _look_through(self, path: TagPath, tagged: TaggedSet) -> TagPath:
         """Returns the operation that goes through a barrier in place of the barrier, if the operation is meant to read
@@ -172,70 +172,74 @@ class Operands:
         """
         leaves = self._barriers.get(path[-1], ()) if path else ()
         meant = (edge for edge, _ in tagged.edges if edge)
-        return next((edge for edge in meant for leaf in leaves if self._are_one((*path[:-1], leaf[-1]), edge)), path)
+        return next(
+            (edge for edge in meant for leaf in leaves if self._are_same_value((*path[:-1], leaf[-1]), edge)), path
+        )
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
         """Returns whether no kernel touches the operand, so that reassociation may have moved it here."""
-        path = self.run.optimized.tags.get(operand.id, ())
+        path = self.evaluator.optimized.tags.get(operand.id, ())
         meant = self.intended.tagged.get(path)
         if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
             return False
-        return self.run.is_own(path, operand) and all(path != edge for edge, _ in tagged.edges)
+        return self.evaluator.is_authored(path, operand) and all(path != edge for edge, _ in tagged.edges)
 
-    def _recognise(self, operand: HloInstruction, sighting: Sighting) -> OperandEdge:
+    def _recognise(self, operand: HloInstruction, occurrence: Occurrence) -> OperandEdge:
         """Returns the tag path and dependence set of an operand.
 
         The path is () if the operand is not recognised; the result is `UNSEEN` if it is not read from memory either.
         """
-        scheduled, one, is_part = sighting.scheduled, operand, False
+        scheduled, one, is_part = occurrence.scheduled, operand, False
         while True:
             path = self._get_tag(one)
             if path:
-                seen = next((s for s in self.actual.sightings.get(path, ()) if s.instruction is one), None)
+                seen = next((s for s in self.actual.occurrences.get(path, ()) if s.instruction is one), None)
                 if seen is not None and seen.scheduled is scheduled:
-                    return UNSEEN if is_part and self.run.space.any_fresh(seen.labels) else (path, seen.labels)
-                if seen is None and self._is_label_free(one, path, sighting):
+                    return UNSEEN if is_part and self.evaluator.space.any_fresh(seen.labels) else (path, seen.labels)
+                if seen is None and self._is_label_free(one, path, occurrence):
                     return path, 0
             is_part |= self._is_part(one)
             if one.opcode in _NAMES or self._is_part(one):
                 one = one.operands[0]
-            elif one.opcode == "parameter" and sighting.instruction is not scheduled:
-                return self._describe_read(sighting, one.proto.parameter_number, is_part=is_part)
-            elif sighting.instruction is scheduled:
-                return self._describe_read(sighting, scheduled.operands.index(operand))
+            elif one.opcode == "parameter" and occurrence.instruction is not scheduled:
+                return self._describe_read(occurrence, one.proto.parameter_number, is_part=is_part)
+            elif occurrence.instruction is scheduled:
+                return self._describe_read(occurrence, scheduled.operands.index(operand))
             else:
                 return UNSEEN
 
-    def _is_label_free(self, value: HloInstruction, path: TagPath, sighting: Sighting) -> bool:
+    def _is_label_free(self, value: HloInstruction, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the fused value is the author's operation and depends on no hidden write, nor on an original:
         an evaluation does not record such a value.
         """
-        meant, homes = self.intended.tagged.get(path), self.run.optimized.homes
-        is_beside = homes[value.id] is homes[sighting.instruction.id] and sighting.instruction is not sighting.scheduled
+        meant, homes = self.intended.tagged.get(path), self.evaluator.optimized.homes
+        is_beside = (
+            homes[value.id] is homes[occurrence.instruction.id] and occurrence.instruction is not occurrence.scheduled
+        )
         is_same = meant is not None and meant.opcode == value.opcode and value.opcode not in _SLICES
-        return is_beside and is_same and self.run.is_own(path, value)
+        return is_beside and is_same and self.evaluator.is_authored(path, value)
 
-    def _describe_read(self, sighting: Sighting, number: int, *, is_part: bool = False) -> OperandEdge:
+    def _describe_read(self, occurrence: Occurrence, number: int, *, is_part: bool = False) -> OperandEdge:
         """Returns the edge to the value that the scheduled instruction reads as this operand. is_part: it reads a slice
         of a joined value.
         """
-        operand = sighting.scheduled.operands[number]
+        operand = occurrence.scheduled.operands[number]
         path = self._find_tag(operand)
-        labels = unite(labels for read, _, labels in sighting.reads if read == number)
-        is_unseen = is_part and (not path or self.run.space.any_fresh(labels))
-        if is_unseen or (not path and not _is_argument(operand, self.run.optimized)):
+        labels = unite(labels for read, _, labels in occurrence.reads if read == number)
+        is_unseen = is_part and (not path or self.evaluator.space.any_fresh(labels))
+        if is_unseen or (not path and not _is_argument(operand, self.evaluator.optimized)):
             return UNSEEN
         return path, labels
 
     def _is_part(self, value: HloInstruction) -> bool:
         """Returns whether XLA takes a slice of a value that it has joined."""
-        return value.opcode == "slice" and self._is_made(value)
+        return value.opcode == "slice" and self._is_made_by_xla(value)
 
     def _find_tag(self, value: HloInstruction) -> TagPath:
         """Returns the tag of the operation that defines the value's bytes; of a fusion's result, that of its last
         operation; CARRIED for a loop's state.
         """
-        module = self.run.optimized
+        module = self.evaluator.optimized
         flow = Dataflow(module, RENAMED)
         position: Position | None = (value, ())
         while position is not None:
@@ -248,12 +252,12 @@ class Operands:
 
     def _get_tag(self, value: HloInstruction) -> TagPath:
         """Returns the path of the operation that the instruction is named after; () for a concatenation that XLA made."""
-        is_made = value.opcode == "concatenate" and self._is_made(value)
-        return () if is_made else self.run.optimized.tags.get(value.id, ())
+        is_made = value.opcode == "concatenate" and self._is_made_by_xla(value)
+        return () if is_made else self.evaluator.optimized.tags.get(value.id, ())
 
-    def _is_made(self, value: HloInstruction) -> bool:
+    def _is_made_by_xla(self, value: HloInstruction) -> bool:
         """Whether it is named after an operation of the author's of another kind."""
-        meant = self.intended.tagged.get(self.run.optimized.tags.get(value.id, ()))
+        meant = self.intended.tagged.get(self.evaluator.optimized.tags.get(value.id, ()))
         return meant is not None and meant.opcode != value.opcode
 
 
@@ -276,10 +280,10 @@ def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
     return any(caller.opcode == "while" for caller in callers)
 
 
-def find_bytes(operand: HloInstruction, sighting: Sighting, run: Evaluations) -> Position:
+def find_bytes(operand: HloInstruction, occurrence: Occurrence, evaluator: Evaluator) -> Position:
     """Returns the position that defines an operand of the instruction."""
-    flow, scheduled = Dataflow(run.optimized, RENAMED), sighting.scheduled
+    flow, scheduled = Dataflow(evaluator.optimized, RENAMED), occurrence.scheduled
     value, index = flow.find_definition(operand)
-    if value.opcode == "parameter" and sighting.instruction is not scheduled and not index:
+    if value.opcode == "parameter" and occurrence.instruction is not scheduled and not index:
         return flow.find_definition(scheduled.operands[value.proto.parameter_number])
     return value, index

@@ -31,7 +31,7 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Belief:
+class TagTrust:
     """Footprints of both modules, and the tags that they refute."""
 
     program: Mapping[int, Footprint]
@@ -140,28 +140,28 @@ def _is_in_order(program: HloModule, computation: HloComputation, footprints: Ma
     return True
 
 
-def compute_belief(program: HloModule, optimized: HloModule) -> Belief:
+def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
     """Compares the footprints of two modules that have tags."""
     kernels = number_kernels(program)
     operations: defaultdict[int, list[HloInstruction]] = defaultdict(list)
     for one in program.instructions:
         if one.id in program.tags:
             operations[program.tags[one.id][-1]].append(one)
-    belief = Belief(
+    tag_trust = TagTrust(
         program=compute_footprints(program, kernels),
         optimized=compute_footprints(optimized, kernels),
         operations={tag: tuple(found) for tag, found in operations.items()},
-        is_partitioned=is_partitioned(program, optimized),
+        is_partitioned=is_spmd_partitioned(program, optimized),
     )
     refuted = [
         one.id
         for one in optimized.instructions
-        if (found := belief.find_operations(optimized, one)) and not belief.may_be(one, found)
+        if (found := tag_trust.find_operations(optimized, one)) and not tag_trust.may_be(one, found)
     ]
-    return replace(belief, refuted=frozenset(refuted))
+    return replace(tag_trust, refuted=frozenset(refuted))
 
 
-def is_partitioned(program: HloModule, optimized: HloModule) -> bool:
+def is_spmd_partitioned(program: HloModule, optimized: HloModule) -> bool:
     """Returns whether the optimized module has shards of the program's parameters."""
     return any(
         list(one.shape.dimensions) != list(other.shape.dimensions)

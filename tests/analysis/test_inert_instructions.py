@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.analysis.evaluation.labels import QuietOnes
+from ligerdiag.analysis.evaluation.labels import InertInstructions
 from ligerdiag.hlo.parse import parse_hlo
 from tests.analysis.by_hand import Program
 from tests.analysis.conftest import Programs, inspect_all
@@ -16,13 +16,13 @@ def test_verdicts_are_those_of_passing_over_nothing(
 ) -> None:
     programs: Programs = request.getfixturevalue(file)
     passed = inspect_all(programs)
-    monkeypatch.setattr(QuietOnes, "may_be", lambda *_: False)
+    monkeypatch.setattr(InertInstructions, "is_inert", lambda *_: False)
     followed = inspect_all(programs)
     assert passed == followed
 
 
 @pytest.mark.parametrize(("label", "reader"), [("an instruction", "abs"), ("a fusion", "fusion")])
-def test_an_operation_that_should_depend_on_something_is_seen_though_it_is_quiet(label: str, reader: str) -> None:
+def test_an_operation_that_should_depend_on_something_is_seen_though_it_is_inert(label: str, reader: str) -> None:
     context = judge_pair("operation_on_another_value", label)
     assert [finding.reader.opcode for finding in context.verdicts.stale] == [reader]
 
@@ -39,10 +39,10 @@ def test_what_a_fusion_holds_further_in_makes_it_loud() -> None:
     module, _ = parse_hlo(program.bytes())
     outermost = find(module, fusion)
 
-    def may_be_quiet(*started: int, wanted: frozenset[tuple[int, ...]] = frozenset()) -> bool:
-        return QuietOnes(module, frozenset(started), wanted).may_be(outermost)
+    def is_inert_if(*started: int, wanted: frozenset[tuple[int, ...]] = frozenset()) -> bool:
+        return InertInstructions(module, frozenset(started), wanted).is_inert(outermost)
 
-    assert may_be_quiet()
-    assert not may_be_quiet(operation.id)
-    assert not may_be_quiet(fusion.id)
-    assert not may_be_quiet(wanted=frozenset({(1,)}))
+    assert is_inert_if()
+    assert not is_inert_if(operation.id)
+    assert not is_inert_if(fusion.id)
+    assert not is_inert_if(wanted=frozenset({(1,)}))

@@ -11,15 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.label_memory import Actual, Sighting
+from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.evaluations import Evaluations
 from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import Differing
-from ligerdiag.analysis.verdict.operands import RENAMED, UNSEEN, Operands, find_bytes
+from ligerdiag.analysis.verdict.operand_provenance import RENAMED, UNSEEN, OperandProvenance, find_bytes
 from ligerdiag.hlo.dataflow import Dataflow
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -28,17 +28,17 @@ _CHOOSES = having(Trait.CHOOSES)
 """If two operands of these are one value to XLA, it replaces the operation by the operand."""
 
 
-def find_folded(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+def find_removed_choices(
+    intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[tuple[TagPath, Labels]]:
-    """Finds operations that XLA folded because it takes two of their operands for one value, although these should be
+    """Finds choices that XLA removed because it takes two of their operands for one value, although these should be
     from before and after a write. Yields their tag paths and these writes, a bit each.
     """
-    twins, space = find_twins(run.program), comparison.space
+    twins, space = find_twins(evaluator.program), comparison.space
     for path in twins.list_with_twins(intended.tagged):
         tagged = intended.tagged[path]
         if tagged.opcode not in _CHOOSES or any(
-            seen.instruction.opcode == tagged.opcode for seen in actual.sightings.get(path, ())
+            seen.instruction.opcode == tagged.opcode for seen in actual.occurrences.get(path, ())
         ):
             continue
         numbers = twins.list_operands(path)
@@ -50,72 +50,74 @@ def find_folded(
             yield path, found
 
 
-def find_joined(known: Operands, comparison: Comparison) -> Iterator[Differing]:
+def find_joined(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
     """Finds merged products that are gone and should read the value before (or after) a write, while the remaining
     product reads it after (or before).
     """
-    intended, twins = known.intended, find_twins(known.run.program)
-    left: dict[TagPath, list[Sighting]] = {}
+    intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
+    left: dict[TagPath, list[Occurrence]] = {}
     for path in twins.products:
         if path in intended.tagged:
-            seen = known.actual.sightings.get(path, ())
+            seen = provenance.actual.occurrences.get(path, ())
             left[path] = [one for one in seen if is_same_operation(intended.tagged[path].opcode, one.instruction)]
-    gone = [path for path, sightings in left.items() if not sightings and intended.tagged[path].edges]
-    concatenations = _find_concatenations(known.run) if gone else {}
+    gone = [path for path, occurrences in left.items() if not occurrences and intended.tagged[path].edges]
+    concatenations = _find_concatenations(provenance.evaluator) if gone else {}
     joined = [
         (path, one, number)
         for path, some in left.items()
         if gone
         for one in some
-        for number in _list_shared(one, known.run, concatenations)
+        for number in _list_shared(one, provenance.evaluator, concatenations)
     ]
     for path in gone:
         tagged, found = intended.tagged[path], list[Differing]()
-        for other, sighting, number in joined:
+        for other, occurrence, number in joined:
             pairs = enumerate(zip(twins.products[other], twins.products[path], strict=True))
             same = [place for place, (one, another) in pairs if one == another]
-            _, labels = known.recognise(other, sighting)[number]
+            _, labels = provenance.recognise(other, occurrence)[number]
             if len(same) == 1 and labels != UNSEEN[1]:  # XLA may have exchanged the operands
                 meant = tagged.edges[same[0]][1]
                 wrong = comparison.find_stale(meant, labels), comparison.find_clobbered(meant, labels)
-                found.append(Differing(path, tagged, sighting, *wrong, twin=other, is_joined=True))
+                found.append(Differing(path, tagged, occurrence, *wrong, twin=other, is_joined=True))
         if found and all(one.stale | one.clobbered for one in found):
             yield found[0]
 
 
-def _find_concatenations(run: Evaluations) -> dict[int, HloInstruction]:
+def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
     """Returns the author's concatenations by tag."""
     tagged = (
-        (run.program.tags.get(one.id, ()), one) for one in run.program.instructions if one.opcode == "concatenate"
+        (evaluator.program.tags.get(one.id, ()), one)
+        for one in evaluator.program.instructions
+        if one.opcode == "concatenate"
     )
     return {path[-1]: one for path, one in tagged if path}
 
 
-def _list_shared(product: Sighting, run: Evaluations, own: Mapping[int, HloInstruction]) -> list[int]:
+def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> list[int]:
     """Returns the operand that a product shares with another one: its other operand is a concatenation that XLA made."""
     operands = product.instruction.operands
     if len(operands) != 2:
         return []
-    made = [_is_made(find_bytes(operand, product, run)[0], run, own) for operand in operands]
+    made = [_is_made_by_xla(find_bytes(operand, product, evaluator)[0], evaluator, own) for operand in operands]
     return [1 - number for number, is_made in enumerate(made) if is_made and not made[1 - number]]
 
 
-def _is_made(value: HloInstruction, run: Evaluations, own: Mapping[int, HloInstruction]) -> bool:
+def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> bool:
     """Returns whether XLA made the concatenation. If XLA concatenates an author's concatenation, the result may be
     named after that one; it then has it as an operand, or its operands and more.
     """
-    path = run.optimized.tags.get(value.id, ())
+    path = evaluator.optimized.tags.get(value.id, ())
     meant = own.get(path[-1]) if path else None
     if value.opcode != "concatenate" or meant is None or len(value.operands) != len(meant.operands):
         return value.opcode == "concatenate"
-    return any(run.optimized.tags.get(_find_part(one, run).id) == path for one in value.operands)
+    return any(evaluator.optimized.tags.get(_find_part(one, evaluator).id) == path for one in value.operands)
 
 
-def _find_part(operand: HloInstruction, run: Evaluations) -> HloInstruction:
+def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
     """Returns the definition of the operand, also outside of the fusion that contains it."""
-    flow = Dataflow(run.optimized, RENAMED)
+    flow = Dataflow(evaluator.optimized, RENAMED)
     value, _ = flow.find_definition(operand)
-    callers = run.optimized.callers.get(run.optimized.homes[value.id].id, ())
+    callers = evaluator.optimized.callers.get(evaluator.optimized.homes[value.id].id, ())
     if value.opcode == "parameter" and [one.opcode for one in callers] == ["fusion"]:
         value, _ = flow.find_definition(callers[0].operands[value.proto.parameter_number])
     return value
@@ -134,40 +136,40 @@ class TwinConfluence:
 
 
 def find_twin_confluences(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+    intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[TwinConfluence]:
     """Finds places where merged values meet that should be from before and after a write.
 
-    The schedule is right if it keeps them apart nevertheless, in each way. It may have done so if the loop or
+    The schedule is right if it keeps them apart nevertheless, for each alternative. It may have done so if the loop or
     conditional is gone, or has another number of leaves than in the program.
     """
-    twins, space = find_twins(run.program), comparison.space
+    twins, space = find_twins(evaluator.program), comparison.space
     for path, meeting in intended.confluences.items():
-        numbers, seen = twins.list_ways(path), actual.confluences.get(path)
-        if len(numbers) != len(meeting.ways):
+        numbers, seen = twins.list_alternatives(path), actual.confluences.get(path)
+        if len(numbers) != len(meeting.alternatives):
             continue
-        is_seen = seen is not None and len(seen.ways) == len(meeting.ways)
-        for leaf, (ways, of_leaf) in enumerate(zip(meeting.ways, numbers, strict=True)):
-            fresh = [space.any_fresh(labels) for labels in ways]
+        is_seen = seen is not None and len(seen.alternatives) == len(meeting.alternatives)
+        for leaf, (alternatives, of_leaf) in enumerate(zip(meeting.alternatives, numbers, strict=True)):
+            fresh = [space.any_fresh(labels) for labels in alternatives]
             mixed = _unite_differing(fresh, of_leaf)
-            if seen is not None and is_seen and len(seen.ways[leaf]) == len(fresh):
-                kept = map(space.any_fresh, seen.ways[leaf])
+            if seen is not None and is_seen and len(seen.alternatives[leaf]) == len(fresh):
+                kept = map(space.any_fresh, seen.alternatives[leaf])
                 mixed &= unite(meant ^ labels for meant, labels in zip(fresh, kept, strict=True))
             if mixed:
                 yield TwinConfluence(path, leaf, mixed, seen.instruction if seen is not None and is_seen else "")
 
 
 def find_shared_state(
-    intended: Intended, actual: Actual, comparison: Comparison, run: Evaluations
+    intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[TwinConfluence]:
     """Finds loops that start from one value for several elements of their state, exchange these, and keep one place for
     them.
 
     XLA sees no difference between the elements: a kernel overwrites one of them, or has done so before.
     """
-    twins, space = find_twins(run.program), comparison.space
+    twins, space = find_twins(evaluator.program), comparison.space
     for path, seen in actual.confluences.items():
-        meeting, numbers = intended.confluences.get(path), twins.list_ways(path)
+        meeting, numbers = intended.confluences.get(path), twins.list_alternatives(path)
         hitting = [write for write in actual.writes if not seen.shared.isdisjoint(write.slices)]
         if meeting is None or len(numbers) != len(meeting.ends) or not hitting:
             continue
@@ -178,12 +180,12 @@ def find_shared_state(
             if any(frame.instruction.name == seen.instruction for frame in write.frames)
         )
         groups: defaultdict[int, list[int]] = defaultdict(list)
-        for leaf, ways in enumerate(numbers):
-            groups[ways[0]].append(leaf)
+        for leaf, alternatives in enumerate(numbers):
+            groups[alternatives[0]].append(leaf)
         for number, leaves in groups.items():
             if len(leaves) < 2 or meeting.kept.issuperset(leaves):
                 continue
-            starts = [space.any_fresh(meeting.ways[leaf][0]) for leaf in leaves]
+            starts = [space.any_fresh(meeting.alternatives[leaf][0]) for leaf in leaves]
             mixed = _unite_differing(starts, [number] * len(leaves)) & touched
             mixed |= unite(space.any_fresh(meeting.ends[leaf]) for leaf in leaves) & inside
             for leaf in leaves if mixed else ():

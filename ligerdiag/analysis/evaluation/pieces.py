@@ -33,7 +33,7 @@ _ELEMENTWISE = having(Trait.ELEMENTWISE) | ALL_REDUCES | {"collective-permute", 
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Pieces:
     """An array with a set for each piece along one dimension."""
 
     shape: tuple[int, ...]
@@ -46,20 +46,20 @@ class Parts:
     def union(self) -> Labels:
         return unite(self.labels)
 
-    def add(self, labels: Labels) -> "Parts":
+    def add(self, labels: Labels) -> "Pieces":
         """Adds labels to each piece."""
-        return Parts(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
+        return Pieces(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
         """Returns the labels of pieces with these limits, which include this array's own."""
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
-    def placed(self, shape: tuple[int, ...], dimension: int) -> "Parts":
+    def placed(self, shape: tuple[int, ...], dimension: int) -> "Pieces":
         """Returns the pieces along a dimension of another shape."""
-        return Parts(shape, dimension, self.limits, self.labels)
+        return Pieces(shape, dimension, self.limits, self.labels)
 
 
-type PartedValue = Labels | Parts
+type PiecewiseLabels = Labels | Pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +73,21 @@ class ArrayRegion:
     limit: int
     """Exclusive."""
 
-    def replace(self, value: PartedValue, dropped: Labels, added: Labels) -> Parts:
+    def replace(self, value: PiecewiseLabels, dropped: Labels, added: Labels) -> Pieces:
         """Returns the array after the region was overwritten; pieces along another dimension are lost."""
         if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
-            value = Parts(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
+            value = Pieces(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
         limits = tuple(sorted({*value.limits, self.start, self.limit} - {0}))
         labels = value.split(limits)
         inside = [self.start < limit <= self.limit for limit in limits]
-        return Parts(
+        return Pieces(
             self.shape,
             self.dimension,
             limits,
             tuple([one & ~dropped | added if hit else one for one, hit in zip(labels, inside, strict=True)]),
         )
 
-    def holds(self, reader: HloInstruction) -> bool:
+    def covers(self, reader: HloInstruction) -> bool:
         """Returns whether this slice of the array takes only elements of the region."""
         if reader.opcode != "slice" or tuple(reader.operands[0].shape.dimensions) != self.shape:
             return False
@@ -96,9 +96,9 @@ class ArrayRegion:
             return False
         return self.start <= bounds[self.dimension].start < bounds[self.dimension].limit <= self.limit
 
-    def is_apart_from(self, taken: HloInstruction) -> bool:
+    def is_disjoint_from(self, slice_: HloInstruction) -> bool:
         """Returns whether this slice of the array takes no element of the region."""
-        other = find_region(taken)
+        other = find_region(slice_)
         if other is None or (other.shape, other.dimension) != (self.shape, self.dimension):
             return False
         return other.limit <= self.start or self.limit <= other.start
@@ -120,12 +120,12 @@ def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
     return None if (start, limit) == (0, dimensions[dimension]) else ArrayRegion(dimensions, dimension, start, limit)
 
 
-def find_region(taken: HloInstruction) -> ArrayRegion | None:
+def find_region(slice_: HloInstruction) -> ArrayRegion | None:
     """Returns the region of its operand that a slice takes; None if it is not one region."""
-    if taken.opcode != "slice":
+    if slice_.opcode != "slice":
         return None
-    shape = tuple(taken.operands[0].shape.dimensions)
-    bounds = taken.proto.slice_dimensions
+    shape = tuple(slice_.operands[0].shape.dimensions)
+    bounds = slice_.proto.slice_dimensions
     if len(bounds) != len(shape):
         return None
     cut = [d for d, one in enumerate(bounds) if (one.start, one.limit) != (0, shape[d])]
@@ -135,99 +135,99 @@ def find_region(taken: HloInstruction) -> ArrayRegion | None:
     return ArrayRegion(shape, cut[0], start, limit) if 0 <= start < limit <= shape[cut[0]] else None
 
 
-def union_of(value: PartedValue) -> Labels:
+def union_of(value: PiecewiseLabels) -> Labels:
     return value if isinstance(value, int) else value.union
 
 
-def follow_parts(instruction: HloInstruction, operands: Sequence[PartedValue]) -> PartedValue | None:
+def follow_pieces(instruction: HloInstruction, operands: Sequence[PiecewiseLabels]) -> PiecewiseLabels | None:
     """Returns the instruction's value in pieces; None if there is only the union."""
     shape = tuple(instruction.shape.dimensions)
     if instruction.opcode == "concatenate":
         return _concatenate(instruction, shape, operands)
-    number = next((n for n, value in enumerate(operands) if isinstance(value, Parts)), None)
+    number = next((n for n, value in enumerate(operands) if isinstance(value, Pieces)), None)
     if number is None:
         return None
-    parts = operands[number]
-    assert isinstance(parts, Parts)
+    pieces = operands[number]
+    assert isinstance(pieces, Pieces)
     others = unite(union_of(value) for n, value in enumerate(operands) if n != number)
     match instruction.opcode:
         case "slice":
-            return _slice(instruction, shape, parts)
+            return _slice(instruction, shape, pieces)
         case "bitcast" | "reshape":
-            return _reinterpret(instruction, shape, parts)
+            return _reinterpret(instruction, shape, pieces)
         case "transpose":
-            return parts.placed(shape, list(instruction.proto.dimensions).index(parts.dimension))
+            return pieces.placed(shape, list(instruction.proto.dimensions).index(pieces.dimension))
         case "broadcast":
-            return parts.placed(shape, instruction.proto.dimensions[parts.dimension])
+            return pieces.placed(shape, instruction.proto.dimensions[pieces.dimension])
         case "pad" if number == 0:
-            return _pad(instruction, shape, parts, others)
+            return _pad(instruction, shape, pieces, others)
         case "reverse":
-            return _reverse(instruction, parts)
+            return _reverse(instruction, pieces)
         case "all-gather" if len(operands) == 1:
-            return _gather(instruction, shape, parts)
+            return _gather(instruction, shape, pieces)
         case "dot" | "custom-call":
-            dimension = find_product_dimension(instruction, number, parts.dimension)
+            dimension = find_product_dimension(instruction, number, pieces.dimension)
             shape = get_product_shape(instruction)
         case "reduce" if number == 0 and shape:
             reduced = set(instruction.proto.dimensions)
-            kept = [d for d in range(len(parts.shape)) if d not in reduced]
-            dimension = kept.index(parts.dimension) if parts.dimension in kept else None
-        case opcode if opcode in _ELEMENTWISE and parts.shape == shape:
-            return _combine(instruction, parts, operands)
+            kept = [d for d in range(len(pieces.shape)) if d not in reduced]
+            dimension = kept.index(pieces.dimension) if pieces.dimension in kept else None
+        case opcode if opcode in _ELEMENTWISE and pieces.shape == shape:
+            return _combine(instruction, pieces, operands)
         case _:
             return None
-    return None if dimension is None else parts.placed(shape, dimension).add(others)
+    return None if dimension is None else pieces.placed(shape, dimension).add(others)
 
 
 def _concatenate(
-    instruction: HloInstruction, shape: tuple[int, ...], operands: Sequence[PartedValue]
-) -> PartedValue | None:
+    instruction: HloInstruction, shape: tuple[int, ...], operands: Sequence[PiecewiseLabels]
+) -> PiecewiseLabels | None:
     dimension = instruction.proto.dimensions[0]
     limits, labels, end = list[int](), list[Labels](), 0
     for operand, value in zip(instruction.operands, operands, strict=True):
-        inner = value if isinstance(value, Parts) and value.dimension == dimension else None
+        inner = value if isinstance(value, Pieces) and value.dimension == dimension else None
         size = operand.shape.dimensions[dimension]
         limits += [end + limit for limit in (inner.limits if inner else (size,))]
         labels += inner.labels if inner else (union_of(value),)
         end += size
-    return Parts(shape, dimension, tuple(limits), tuple(labels)) if len(set(labels)) > 1 else None
+    return Pieces(shape, dimension, tuple(limits), tuple(labels)) if len(set(labels)) > 1 else None
 
 
-def _slice(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -> PartedValue:
-    bounds = instruction.proto.slice_dimensions[parts.dimension]
-    starts = (0, *parts.limits[:-1])
+def _slice(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces) -> PiecewiseLabels:
+    bounds = instruction.proto.slice_dimensions[pieces.dimension]
+    starts = (0, *pieces.limits[:-1])
     inside = [
         (min(limit, bounds.limit) - bounds.start, labels)
-        for start, limit, labels in zip(starts, parts.limits, parts.labels, strict=True)
+        for start, limit, labels in zip(starts, pieces.limits, pieces.labels, strict=True)
         if start < bounds.limit and bounds.start < limit
     ]
     if len(inside) < 2 or bounds.stride > 1:
         return unite(labels for _, labels in inside)
-    return Parts(shape, parts.dimension, tuple([l for l, _ in inside]), tuple([labels for _, labels in inside]))
+    return Pieces(shape, pieces.dimension, tuple([l for l, _ in inside]), tuple([labels for _, labels in inside]))
 
 
-def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -> PartedValue | None:
+def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces) -> PiecewiseLabels | None:
     """Returns the same elements in another shape: pieces stay if they are whole rows of some dimension of it.
 
     A reshape keeps the order of the elements by index, a bitcast their order in memory.
     """
     if 0 in shape:
         return None
-    before, after = list(range(len(parts.shape))), list(range(len(shape)))
+    before, after = list(range(len(pieces.shape))), list(range(len(shape)))
     if instruction.opcode == "bitcast":
-        before = _list_major_to_minor(instruction.operands[0], parts.shape)
+        before = _list_major_to_minor(instruction.operands[0], pieces.shape)
         after = _list_major_to_minor(instruction, shape)
-    place = before.index(parts.dimension)
-    repeats = prod(parts.shape[d] for d in before[:place])
-    row = prod(parts.shape[d] for d in before[place + 1 :])
+    place = before.index(pieces.dimension)
+    repeats = prod(pieces.shape[d] for d in before[:place])
+    row = prod(pieces.shape[d] for d in before[place + 1 :])
     for number, dimension in enumerate(after):
         new_row = prod(shape[d] for d in after[number + 1 :])
         fits = (
-            prod(shape[d] for d in after[:number]) == repeats and shape[dimension] * new_row == parts.limits[-1] * row
+            prod(shape[d] for d in after[:number]) == repeats and shape[dimension] * new_row == pieces.limits[-1] * row
         )
-        if fits and all(limit * row % new_row == 0 for limit in parts.limits):
-            limits = tuple([limit * row // new_row for limit in parts.limits])
-            return Parts(shape, dimension, limits, parts.labels)
+        if fits and all(limit * row % new_row == 0 for limit in pieces.limits):
+            limits = tuple([limit * row // new_row for limit in pieces.limits])
+            return Pieces(shape, dimension, limits, pieces.labels)
     return None
 
 
@@ -237,43 +237,45 @@ def _list_major_to_minor(instruction: HloInstruction, shape: tuple[int, ...]) ->
     return minor_to_major[::-1] if len(minor_to_major) == len(shape) else list(range(len(shape)))
 
 
-def _pad(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts, padding: Labels) -> Parts | None:
+def _pad(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces, padding: Labels) -> Pieces | None:
     """Returns the padded pieces; padding belongs to the first and the last one."""
-    added = instruction.proto.padding_config.dimensions[parts.dimension]
+    added = instruction.proto.padding_config.dimensions[pieces.dimension]
     if added.interior_padding or added.edge_padding_low < 0 or added.edge_padding_high < 0:
         return None
-    limits = [limit + added.edge_padding_low for limit in parts.limits[:-1]]
-    return Parts(shape, parts.dimension, (*limits, shape[parts.dimension]), parts.labels).add(padding)
+    limits = [limit + added.edge_padding_low for limit in pieces.limits[:-1]]
+    return Pieces(shape, pieces.dimension, (*limits, shape[pieces.dimension]), pieces.labels).add(padding)
 
 
-def _reverse(instruction: HloInstruction, parts: Parts) -> Parts:
-    if parts.dimension not in instruction.proto.dimensions:
-        return parts
-    limits = [parts.limits[-1] - limit for limit in reversed(parts.limits[:-1])]
-    return Parts(parts.shape, parts.dimension, (*limits, parts.limits[-1]), parts.labels[::-1])
+def _reverse(instruction: HloInstruction, pieces: Pieces) -> Pieces:
+    if pieces.dimension not in instruction.proto.dimensions:
+        return pieces
+    limits = [pieces.limits[-1] - limit for limit in reversed(pieces.limits[:-1])]
+    return Pieces(pieces.shape, pieces.dimension, (*limits, pieces.limits[-1]), pieces.labels[::-1])
 
 
-def _gather(instruction: HloInstruction, shape: tuple[int, ...], parts: Parts) -> Parts | None:
+def _gather(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces) -> Pieces | None:
     """Returns every device's array, concatenated along one dimension: all of them have the same pieces."""
-    dimension, size = instruction.proto.dimensions[0], parts.limits[-1]
-    if dimension != parts.dimension:
-        return parts.placed(shape, parts.dimension)
+    dimension, size = instruction.proto.dimensions[0], pieces.limits[-1]
+    if dimension != pieces.dimension:
+        return pieces.placed(shape, pieces.dimension)
     copies = shape[dimension] // size
-    limits = tuple([copy * size + limit for copy in range(copies) for limit in parts.limits])
-    return Parts(shape, dimension, limits, parts.labels * copies)
+    limits = tuple([copy * size + limit for copy in range(copies) for limit in pieces.limits])
+    return Pieces(shape, dimension, limits, pieces.labels * copies)
 
 
-def _combine(instruction: HloInstruction, parts: Parts, operands: Sequence[PartedValue]) -> PartedValue | None:
+def _combine(
+    instruction: HloInstruction, pieces: Pieces, operands: Sequence[PiecewiseLabels]
+) -> PiecewiseLabels | None:
     """Returns the pieces of an elementwise operation: pieces along the same dimension are joined piece by piece."""
-    found = parts
+    found = pieces
     for value, operand in zip(operands, instruction.operands, strict=True):
         dimensions = tuple(operand.shape.dimensions)
-        if dimensions and dimensions != parts.shape:
+        if dimensions and dimensions != pieces.shape:
             return None
-        if isinstance(value, Parts) and value.dimension == parts.dimension:
+        if isinstance(value, Pieces) and value.dimension == pieces.dimension:
             limits = tuple(sorted({*found.limits, *value.limits}))
             labels = tuple([a | b for a, b in zip(found.split(limits), value.split(limits), strict=True)])
-            found = Parts(parts.shape, parts.dimension, limits, labels)
+            found = Pieces(pieces.shape, pieces.dimension, limits, labels)
         else:
             found = found.add(union_of(value))
     return found

@@ -10,18 +10,18 @@ from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.label_memory import Actual, ActualWrite, LuckyRead, UnorderedReads
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.order import compute_logical_times
-from ligerdiag.analysis.evaluation.parts import ArrayRegion, find_rows
+from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_rows
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.evaluation.unordered_reads import find_unordered_reads
 from ligerdiag.analysis.footprints import Footprint, compute_footprints, number_kernels
-from ligerdiag.analysis.provenance import Descent, Retagged
+from ligerdiag.analysis.provenance import Authorship, Retagged
 from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
 from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Dataflow, Positions, Through, find_rounding_pairs, is_shard_edge
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Positions, find_rounding_pairs, is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
@@ -77,7 +77,7 @@ class EvaluatedPair:
     def undecided(self) -> frozenset[int]:
         """Indices of the hidden writes whose memory, intended readers, or execution are unknown."""
         unplaced = frozenset(write.index for write in self.matching.unplaced)
-        return unplaced | self.matching.ambiguous | self.matching.crossed | self.matching.conditional
+        return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional
 
     def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
         """Returns the custom call in the optimized module that performs the write."""
@@ -85,7 +85,7 @@ class EvaluatedPair:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluations:
+class Evaluator:
     """Evaluates either program as often as needed."""
 
     program: HloModule
@@ -93,15 +93,15 @@ class Evaluations:
     fusions: FusionSummaries
     """Of the optimized module."""
     writes: tuple[HiddenWrite, ...]
-    """Two writes that XLA merges (`Matching.same`) have one index."""
+    """Two writes that XLA merges (`Matching.identical`) have one index."""
     space: LabelSpace
     carriers: Carriers
     effects_of: EffectsOf
     matching: Matching
     retagged: Retagged | None = None
     """The source of the tags if they are not the compile worker's."""
-    folded: bool = False
-    """MLIR has folded the program."""
+    canonicalized: bool = False
+    """MLIR's canonicalizer has changed the program."""
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Instruction id in the optimized module to the ORIG labels that start there."""
@@ -117,11 +117,11 @@ class Evaluations:
             self.optimized, self.fusions.places, self.matching.actual, self.matching.by_call, self.effects_of
         )
 
-    def is_own(self, path: TagPath, instruction: HloInstruction) -> bool:
+    def is_authored(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Returns whether an instruction of the optimized module certainly is the author's operation or a clone of it."""
         if self.retagged is None:
             return is_named_after(path, instruction)
-        return self.retagged.descents.get(instruction.id) is Descent.OWN
+        return self.retagged.authorship.get(instruction.id) is Authorship.AUTHORED
 
     def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Returns whether XLA has moved other factors or terms into this instruction of a chain, and kept the name.
@@ -151,13 +151,13 @@ class Evaluations:
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
         """Runs both programs, with marks on these operations and instructions."""
-        return self.run_intended(operations), self.run_actual(frozenset(), instructions, sights=False)
+        return self.run_intended(operations), self.run_actual(frozenset(), instructions, records=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
         """Runs the program as written; with marks, only for its outputs."""
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(
-            *arguments, marked=marked, folded=self.folded, records=marked is None, direct=self.direct
+            *arguments, marked=marked, canonicalized=self.canonicalized, records=marked is None, direct=self.direct
         )
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
@@ -165,7 +165,9 @@ class Evaluations:
         mark = self.space.mark("undecided")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         marked = dict.fromkeys(paths, mark)
-        run = compute_intended(*arguments, marked=marked, folded=self.folded, records=False, undecided=mark)
+        run = compute_intended(
+            *arguments, marked=marked, canonicalized=self.canonicalized, records=False, undecided=mark
+        )
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_derived(self, intended: Intended, names: tuple[str, ...]) -> frozenset[str]:
@@ -177,16 +179,16 @@ class Evaluations:
             return frozenset()
         mark = self.space.mark("derived from before a write")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
-        marked = compute_intended(*arguments, folded=self.folded, derived=mark, records=False)
+        marked = compute_intended(*arguments, canonicalized=self.canonicalized, derived=mark, records=False)
         return frozenset(name for name, labels in zip(names, marked.outputs, strict=True) if labels & mark)
 
-    def find_apart(self) -> tuple[Labels, tuple[Labels, ...]]:
+    def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
         """Returns (writes that cover only part of their operand; per output, those whose rows it does not use), by
         program and schedule.
 
         Empty if rows are not tracked.
         """
-        if self.retagged is not None or self.folded or any(map(is_shard_edge, self.program.instructions)):
+        if self.retagged is not None or self.canonicalized or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
         placed = [w for w in self.matching.actual if len(w.slices) == 1 and not w.partial and w.region is None]
         known = {w.index: w for w in self.writes}
@@ -202,7 +204,7 @@ class Evaluations:
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         meant = compute_intended(*arguments, records=False, rows=rows).outputs
         by_rows = replace(self, matching=replace(self.matching, actual=actual))  # its unordered reads know the rows
-        seen = by_rows.run_actual(frozenset(), sights=False).outputs
+        seen = by_rows.run_actual(frozenset(), records=False).outputs
         followed = self.space.bits_of(rows)
         return written, tuple(
             followed & ~self.space.any_fresh(one | other) & ~self._list_lucky(other)
@@ -227,10 +229,10 @@ class Evaluations:
         )
 
     def run_actual(
-        self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, sights: bool = True
+        self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, records: bool = True
     ) -> Actual:
-        """Runs the schedule. wanted: operations to sight even if they depend on no write. sights: record sightings at
-        all.
+        """Runs the schedule. wanted: operations to record even if they depend on no write. records: record occurrences
+        at all.
         """
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(
@@ -248,12 +250,13 @@ class Evaluations:
             unrelated=self.unrelated,
             direct=self.direct,
             unordered=self.unordered,
-            sights=sights,
+            records=records,
         ).run()
 
 
 def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) -> Mapping[int, tuple[Labels, ...]]:
-    """Returns, for each call in the optimized module, the ORIG labels that its operands cannot have, operand by operand.
+    """Returns, for each call in the optimized module, the ORIG labels that its operands cannot have, operand by
+    operand.
 
     XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
     contents of a write, it does not depend on the original in the schedule either: XLA joined an operation that carries
@@ -289,7 +292,7 @@ def _find_rows(call: HloInstruction, write: HiddenWrite, effects_of: EffectsOf) 
     return None if span is None else find_rows(call.operands[write.operand].shape, span)
 
 
-_WAYS = Through(tuples=True, calls=True, branches=True, loop_entry=True, arguments=True)
+_CALL_PATHS = PassThrough(tuples=True, calls=True, branches=True, loop_entry=True, arguments=True)
 
 
 def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
@@ -303,7 +306,7 @@ def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
         if value.opcode != "parameter":
             return False
         value = outer.instruction.operands[value.proto.parameter_number]
-    return Dataflow(module, _WAYS).find_definition(value)[0].opcode != "bitcast"
+    return Dataflow(module, _CALL_PATHS).find_definition(value)[0].opcode != "bitcast"
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
