@@ -184,7 +184,7 @@ def assert_right(case: Mapping[str, Any]) -> None:
 
 def assert_refused(case: Mapping[str, Any]) -> None:
     assert "JAX hoists the Ref of " in case["error"], case["id"]
-    assert "make the Ref of a value of the iteration" in case["error"], case["id"]
+    assert "make the Ref from a value of the iteration" in case["error"], case["id"]
 
 
 def test_kernels_with_refs_are_seen_as_they_are_meant(plain_python: Path, tmp_path: Path) -> None:
