@@ -48,7 +48,7 @@ def _check_accesses(view: ScheduleView, steps: dict[int, ScheduleStep]) -> Itera
         if one.read is ReadKind.CLOBBERED and not set(reached) <= {Verdict.CLOBBERED, Verdict.STALE}:
             yield f"{name} is a clobbered read that reaches {reached}"
         if one.read in (ReadKind.FRESH, ReadKind.ORIGINAL) and view.buffers[one.buffer].unknown:
-            yield f"{name} is told as right, and what the kernel does is not known"
+            yield f"{name} is shown as right, and the effect of the kernel is unknown"
 
 
 def _check_output(view: ScheduleView, output: OutputView, steps: dict[int, ScheduleStep]) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _check_output(view: ScheduleView, output: OutputView, steps: dict[int, Sched
     if not output.sentence.startswith(f"`{output.name}` "):
         yield f"`{output.name}` has no sentence"
     is_told = (
-        bool(notes) or " is not run, and " in output.sentence
+        bool(notes) or " does not run, so " in output.sentence
     )  # a kernel that is not run has no place in the schedule
     if output.verdict is Verdict.STALE and not output.missing and not is_told:
         yield f"`{output.name}` is stale, and neither a missing edge nor a note says where"
