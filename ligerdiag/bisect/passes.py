@@ -23,7 +23,7 @@ from ligerdiag.bisect.evidence import (
     describe_openness,
     describe_order,
 )
-from ligerdiag.bisect.snapshots import CompilerStep, History, OrderChange, judge_history, list_snapshots
+from ligerdiag.bisect.snapshots import CompilerStep, History, SensitivityChange, judge_history, list_snapshots
 from ligerdiag.bisect.trials import Draft, Outcome, Trial, TrialRunner, make_row
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.effects.isolated import CallEffectsReader
@@ -65,15 +65,15 @@ class PassAnswer:
     output: str
     verdict: Verdict
     blame: PassBlame
-    change: OrderChange | None
+    change: SensitivityChange | None
     """The change after which the output is lost, or wrongly ordered; None if no step is to blame."""
-    loosened: OrderChange | None = None
+    loosened: SensitivityChange | None = None
     """The change after which nothing forces the order any more; None if nothing ever did."""
     was: OrderSensitivity | None = None
     """The output's order sensitivity before the step."""
     evidence: Evidence = ()
 
-    since: OrderChange | None = None
+    since: SensitivityChange | None = None
     """The change that the evidence describes: the output has kept its order sensitivity since then."""
     detours: tuple[tuple[CompilerStep | None, CompilerStep], ...] = ()
     """Steps that lost the output for a while (None: the translation to HLO), each with the one that gave it back."""
@@ -125,7 +125,9 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
     )
 
 
-def _find_lasting(changes: tuple[OrderChange, ...], holds: Callable[[OrderChange], bool]) -> OrderChange | None:
+def _find_lasting(
+    changes: tuple[SensitivityChange, ...], holds: Callable[[SensitivityChange], bool]
+) -> SensitivityChange | None:
     """Returns the first of the last changes for all of which it holds; None if it does not hold for the last one."""
     found = None
     for change in reversed(changes):
@@ -136,11 +138,11 @@ def _find_lasting(changes: tuple[OrderChange, ...], holds: Callable[[OrderChange
 
 
 def _find_detours(
-    changes: tuple[OrderChange, ...], output: str
+    changes: tuple[SensitivityChange, ...], output: str
 ) -> tuple[tuple[CompilerStep | None, CompilerStep], ...]:
     """Returns the pairs of steps between which the output was lost for a while."""
     found: list[tuple[CompilerStep | None, CompilerStep]] = []
-    since: OrderChange | None = None
+    since: SensitivityChange | None = None
     for change in changes:
         is_lost = change.after.order_sensitivities[output] is OrderSensitivity.LOST
         if is_lost and since is None:

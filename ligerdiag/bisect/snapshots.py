@@ -239,7 +239,7 @@ _ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OrderChange:
+class SensitivityChange:
     """A snapshot in which the order sensitivity or the verdict of some output differs from the one before."""
 
     step: CompilerStep | None
@@ -255,7 +255,7 @@ class OrderChange:
 class History:
     """All changes of one compile."""
 
-    changes: tuple[OrderChange, ...]
+    changes: tuple[SensitivityChange, ...]
     """First the program as XLA got it, unless it could not be judged; then each change, in order."""
     snapshots: int
     """Number of snapshots, including the program as XLA got it and the scheduled one."""
@@ -273,7 +273,7 @@ def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJ
     """
     program, _ = load_hlo(artifact.program)
     files = list(_list_files(artifact))
-    changes: list[OrderChange] = []
+    changes: list[SensitivityChange] = []
     skipped: list[str] = []
     judged, digest, previous = 0, b"", None
     for number, (path, step) in enumerate(files):
@@ -288,7 +288,7 @@ def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJ
             skipped.append(path.name)
             continue
         if previous is None or _summarize(previous) != _summarize(judgement):
-            changes.append(OrderChange(step=step, path=path, before=previous, after=judgement))
+            changes.append(SensitivityChange(step=step, path=path, before=previous, after=judgement))
         previous = judgement
     on_judged(len(files), len(files))
     return History(changes=tuple(changes), snapshots=len(files), judged=judged, skipped=tuple(skipped))

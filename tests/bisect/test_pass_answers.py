@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ligerdiag.bisect.passes import PassAnswer, PassBlame, describe_answers, explain_output
-from ligerdiag.bisect.snapshots import CompilerStep, History, Judgement, OrderChange, judge_module
+from ligerdiag.bisect.snapshots import CompilerStep, History, Judgement, SensitivityChange, judge_module
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.hlo.parse import parse_hlo
@@ -46,7 +46,7 @@ def make_history(*kinds: str) -> History:
     judged = [judge(kind) for kind in kinds]
     steps = [None, *[CompilerStep(name=f"pass-{n}", pipeline="pipeline", number=n) for n in range(1, len(kinds))]]
     changes = [
-        OrderChange(step=step, path=Path(kind), before=judged[n - 1] if n else None, after=judged[n])
+        SensitivityChange(step=step, path=Path(kind), before=judged[n - 1] if n else None, after=judged[n])
         for n, (step, kind) in enumerate(zip(steps, kinds, strict=True))
     ]
     return History(changes=tuple(changes), snapshots=len(kinds), judged=len(kinds), skipped=())

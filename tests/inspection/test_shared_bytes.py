@@ -13,7 +13,7 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport, Inspection, Status
 from ligerdiag.report.status import conclude
 from tests.hlo.placing import place, read_text
-from tests.hlo.test_shared_bytes import KINDS, complete
+from tests.hlo.test_shared_bytes import SCHEDULES
 
 CLEAN = "they touch and do not overlap"
 WITHOUT_A_KERNEL = (
@@ -46,9 +46,8 @@ def look(tmp_path: Path) -> Look:
 
 
 def find(name: str) -> tuple[str, dict[str, int], str]:
-    body, offsets, expected = next(kind[name] for kind in KINDS.values() if name in kind)[:3]
-    assert isinstance(offsets, dict)
-    return complete(body), offsets, expected
+    schedule = SCHEDULES[name]
+    return schedule.text, schedule.offsets, schedule.expected
 
 
 def judge(outcome: ModuleOutcome) -> Inspection:
