@@ -32,8 +32,11 @@ class CallTrait(Flag):
 
     # targets that carry a kernel
     JAX_TRITON = auto()
+    """The payload is jax-triton's, before 0.4."""
     JAX_TRITON_FFI = auto()
+    """The payload is jax-triton's, 0.4 and later."""
     PALLAS_TRITON = auto()
+    """The payload is that of Pallas on Triton."""
     MOSAIC = auto()
     """A Mosaic GPU module that `effects` can follow."""
     UNREAD_MOSAIC = auto()
@@ -45,13 +48,17 @@ class CallTrait(Flag):
 
     # values: the replay evaluates these
     MATRIX_PRODUCT = auto()
+    """The first result is the product of operands 0 and 1; a matrix may be added."""
     TOP_K = auto()
+    """The largest elements of each row, and their places."""
     RADIX_SORT = auto()
+    """Keys, or keys and values, sorted along the last dimension."""
     THREEFRY = auto()
+    """JAX's random bits."""
     ALLOCATES = auto()
     """The result is a buffer that nobody has written."""
-    HANDS_ON = auto()
-    """Each result is the operand."""
+    IDENTITY = auto()
+    """Each result is its operand."""
 
     # partitioning
     MARKER = auto()
@@ -59,9 +66,13 @@ class CallTrait(Flag):
     FOR_PARTITIONER = auto()
     """The partitioner reads the call in the program, and removes it."""
     SHARDY = auto()
+    """A call of the Shardy partitioner."""
     ENTERS_SHARDS = auto()
+    """Result k is the part of operand k that the device holds."""
     LEAVES_SHARDS = auto()
+    """Result k is the whole array whose part operand k is."""
     CUSTOM_PARTITIONING = auto()
+    """The call of a function that JAX's `custom_partitioning` partitions."""
 
     CARRIES_TRITON = JAX_TRITON | JAX_TRITON_FFI | PALLAS_TRITON
     """The payload holds a kernel in Triton IR."""

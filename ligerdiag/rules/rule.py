@@ -155,11 +155,11 @@ class Rule:
     good: tuple[Example, ...]
     """Each must not."""
     check: Callable[[Context], Iterable[Finding]]
-    """The rule's findings from the program alone."""
+    """The rule's findings from the analysis alone, without numbers."""
     reproduced: tuple[Reproduction, ...] = ()
     """The reports behind the rule."""
     measure: Callable[[Measured], Iterable[Finding]] | None = None
-    """All findings of the rule once there are numbers, including those of `check` that remain. None: `check` is final."""
+    """The rule's findings once there are numbers; they replace those of `check`. None: the findings of `check` stay."""
     decided_by: DecidedBy = DecidedBy.SCHEDULE
     explains: Verdict | None = None
     """The verdict that its findings explain: every output with that verdict has a finding of such a rule, unless the

@@ -133,9 +133,10 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps instruction ids of the optimized module to the ORIG labels that start there for any of its candidates.
+    """Maps instruction ids of the optimized module to the ORIG labels that start there.
 
-    candidates: tag path of an instruction that may compute one of several operations to the paths of these.
+    candidates: tag path of an instruction that may compute one of several operations to the paths of these; a label
+    then starts only if all of them carry it.
     """
     paths, tags = carriers.paths, module.tags
     if not paths:

@@ -6,17 +6,18 @@ stale      if FRESH(W) is in I and not in A, in any iteration class; or in both,
 clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
            W's operand was seen to hold the original: one reader wants the value from before the write, another the value
            from after it, and both get the latter
-latent     if neither, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
+unknown    if W's kernel has unknown effects and v depends on W in any way, or the place of W's write is unknown and v depends
+           on W or wants the original, whatever else holds. Also if neither stale nor clobbered, and a read on the way
+           races with the kernel, so that the hardware decides; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
+           nothing was seen to hold the original, which may be there unseen
+latent     if none of these, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
            control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed
            from the other version. This holds even if I has no label of W: the author then means another computation,
            which XLA has merged with the one that defines W's operand
-unknown    if neither stale nor clobbered, and a read on the way races with the kernel, so that the hardware decides; or
-           W's kernel has unknown effects and v depends on W in any way; or the place of W's write is unknown, and v
-           depends on W or wants the original; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen to
-           hold the original, which may be there unseen
 fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
 
-The worst over all W is the value's verdict. An output may be worse than its value, see `blame`.
+The worst over all W is the value's verdict. An output may be worse than its value: see `blame`,
+`verdicts.judge_conditional_results` and `lost_refs`.
 
 A program with an unknown order of operations is judged as several programs with one schedule. An output in which they
 differ is unknown. So is a read in which they differ, and a read that reaches an unknown output.
@@ -195,7 +196,7 @@ class Comparison:
 
 
 class OrderSensitivity(StrEnum):
-    """How an output depends on an order that is not decided yet: (3) to (6)."""
+    """How an output depends on an order that is not decided yet, see above."""
 
     FORCED = "forced"
     OPEN = "open"

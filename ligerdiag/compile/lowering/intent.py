@@ -97,7 +97,10 @@ def _protect(operation: Any) -> None:
 
 def _carries_kernel(call: Any) -> bool:
     """Whether the call is kept even if its results are unused: the loop or function around it may be dead."""
-    return has_trait(ir.StringAttr(call.attributes["call_target_name"]).value, CallTrait.KERNEL_BY_NAME)
+    return has_trait(
+        ir.StringAttr(call.attributes["call_target_name"]).value,
+        CallTrait.KERNEL_BY_NAME | CallTrait.CARRIES_TRITON | CallTrait.MOSAIC,
+    )
 
 
 def _is_dead(operation: Any) -> bool:

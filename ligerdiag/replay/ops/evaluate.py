@@ -56,7 +56,7 @@ TARGETS: Mapping[CallTrait, Evaluate] = {
     CallTrait.RADIX_SORT: evaluate_radix_sort,
     CallTrait.THREEFRY: evaluate_threefry,
     CallTrait.ALLOCATES: allocate,
-    CallTrait.HANDS_ON: pass_on,
+    CallTrait.IDENTITY: pass_on,
 }
 
 
