@@ -380,7 +380,9 @@ def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int
 
 
 def _list_operations(program: HloModule, callee: int) -> _Operations:
-    """Lists the operations of a branch, and of computations that it runs other than by a call."""
+    """Lists the tagged operations of a branch and, recursively, of the computations nested in it (loop bodies, inner
+    branches), but not those reached through a `call`.
+    """
     return tuple(_iterate_operations(program, callee))
 
 

@@ -112,7 +112,7 @@ TimeLimit = Annotated[
         "--time-limit",
         min=0.001,
         metavar="SECONDS",
-        help="End the run then; the report has the results so far. [default: none]",
+        help="Stop after this many seconds and report the results so far. [default: none]",
     ),
 ]
 ReportFormat = Annotated[Format, Option("--format", help="Format of the report on standard output.")]

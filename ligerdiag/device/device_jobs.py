@@ -125,7 +125,10 @@ class ComparisonRequest:
 
 
 def make_comparison_request(request: DeviceRequest, artifact: Path) -> ComparisonRequest:
-    """Returns the request to compare the results of a device run. artifact: directory of the device's artifact."""
+    """Returns the request to compare a device run's results with a replay of the artifact that it ran.
+
+    artifact: that artifact's directory.
+    """
     return ComparisonRequest(
         source=request.compile.source,
         case_id=request.compile.case_id,

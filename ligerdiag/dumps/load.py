@@ -232,7 +232,7 @@ def load_launches(optimized: Path) -> DumpedLaunches:
             text = _read_text(path)
             thunks = parse_thunks(text) if text.strip() else None
         except ArtifactError as error:
-            notes.append(f"the thunk sequence could not be read, and its command buffers are not seen: {error}")
+            notes.append(f"the thunk sequence could not be read, so its command buffers are unknown: {error}")
     path = _find_beside(optimized, _FLAGS)
     if path is not None:
         try:
@@ -256,4 +256,4 @@ def _read_text(path: Path) -> str:
     try:
         return read_content(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ArtifactError(f"`{path.name}` is no text: {error}") from error
+        raise ArtifactError(f"`{path.name}` is not UTF-8 text: {error}") from error

@@ -1,20 +1,22 @@
 """Decides whether an instruction may write a result into the bytes of an operand that it reads last.
 
-It may if it reads no element of the operand after another one was written into its place. XLA reuses an operand's bytes
-by the same rule, operation by operation (CanShareOperandBufferWithUser in xla/hlo/analysis/hlo_dataflow_analysis.cc,
-and xla/service/gpu/buffer_sharing.cc). These operations may:
+It may if it reads no element of the operand after it has written another element there. XLA reuses the bytes of
+operands by the same rule, one operation at a time (CanShareOperandBufferWithUser in
+xla/hlo/analysis/hlo_dataflow_analysis.cc, and xla/service/gpu/buffer_sharing.cc). These operations may write over an
+operand:
 
-- an operation that needs only element i for element i, a sort, and a collective that NCCL computes in place; with
-  several operands, the operand with the result's number. A copy or a transpose, if the elements keep their order in
-  memory;
-- an in-place update, and a declared alias (`aliasing.find_in_place`);
-- a library call that adds to an operand: cuBLAS to its third, and the one that cuSOLVER decomposes. No other custom
-  call;
-- a fusion, if elements keep their place on every path from the parameter to a result. A kInput fusion computes
-  reductions first, so a parameter may reach another result through them; a kernel that XLA writes in Triton (kCustom)
-  holds whole rows.
+- an operation that needs only element i of the operand for element i of the result, a sort, and a collective that NCCL
+  computes in place; with several operands, result i may overwrite operand i only. A copy or a transpose may if the
+  elements keep their order in memory;
+- an in-place update, and a call that declares an alias (`aliasing.find_in_place`);
+- a library call that adds to an operand: cuBLAS to its third, and the call that cuSOLVER decomposes to its first. No
+  other custom call may;
+- a fusion, if elements keep their place on every path from the parameter to a result. A kInput fusion computes its
+  reductions first, so a parameter may reach another result through a reduction; a kernel that XLA generates in Triton
+  (kCustom) holds whole rows.
 
-An unlisted operation may as well, and so may one on single elements: an unknown operation accuses nobody.
+An operation that is not listed is assumed to be allowed to, and so is one on single elements: what this module does not
+know must not become a finding.
 """
 
 from ligerdiag.hlo.aliasing import find_in_place

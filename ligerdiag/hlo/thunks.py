@@ -113,7 +113,7 @@ def parse_thunks(text: str) -> ThunkSequence:
             continue
         found = _THUNK.fullmatch(line)
         if found is None:
-            raise ArtifactError(f"line {number} of the thunk sequence is none that is known: `{line.strip():.60}`")
+            raise ArtifactError(f"line {number} of the thunk sequence is not in a known format: `{line.strip():.60}`")
         indent, shows_nested = len(found[1]), shows_nested and found[2] is not None
         while around and around[-1].indent >= indent:
             around.pop()

@@ -356,7 +356,7 @@ def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
 
 
 def describe_module(files: ModuleFiles) -> Identity:
-    """Returns the description of a module from its file names."""
+    """Returns a module's identity (id, target, artifact path), taken from its files."""
     return Identity(id=files.id, target=files.target or UNKNOWN_TARGET, artifact=str(files.optimized[0]))
 
 

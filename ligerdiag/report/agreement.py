@@ -277,9 +277,10 @@ def compute_disagreements(
     device: DeviceRun | None,
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
-    """Returns every contradiction between two of verdict, replay and device that no finding explains.
+    """Returns each contradiction between any two of the verdict, the replay and the device run, unless a finding
+    explains it.
 
-    failed: ids of the rules that failed.
+    failed: ids of the rules that raised an exception.
     """
     return tuple(
         [

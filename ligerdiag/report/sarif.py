@@ -226,7 +226,7 @@ def _render_finding(case: CaseReport, finding: Finding, repository: Repository) 
 def _render_related(
     case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository
 ) -> list[JsonObject]:
-    """Returns the lines of the kernel's stores, of the readers, of the callers, and of the case."""
+    """Returns the SARIF related locations: the kernel's stores, the reads, the call sites and the case's definition."""
     reads = [
         (line, "read in the backward pass of this line" if in_backward else "read here")
         for line, in_backward in list_reads(finding)

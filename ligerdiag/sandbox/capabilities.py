@@ -24,7 +24,7 @@ _SETS = re.compile(r"^Cap(?:Inh|Prm|Eff|Amb):\s*(\w+)$", re.MULTILINE)
 def drop_capabilities() -> None:
     """Drops all capabilities of this process and its children; OSError if that is impossible."""
     if sys.platform != "linux":
-        raise OSError(f"{sys.platform} has no capabilities")
+        raise OSError(f"Linux capabilities do not exist on {sys.platform}")
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         raise make_error()

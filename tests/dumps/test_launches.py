@@ -71,7 +71,7 @@ def test_a_text_that_is_not_understood_is_said_and_nothing_more(tmp_path: Path) 
     assert note.startswith("the thunk sequence could not be read, so its command buffers are unknown: line 1")
     (tmp_path / "module_0003.jit_step.thunk_sequence.txt").write_bytes(b"\xff\xfe")
     (note,) = load_launches(tmp_path / MODULE).notes
-    assert "is no text" in note
+    assert "is not UTF-8 text" in note
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:

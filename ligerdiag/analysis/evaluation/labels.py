@@ -53,7 +53,7 @@ def unite(sets: Iterable[Labels]) -> Labels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confluence:
-    """Values that meet in a loop or conditional, each of which may be its result."""
+    """The alternative values that the result of a loop or conditional may have."""
 
     instruction: str
     """Name of the loop or conditional."""

@@ -6,10 +6,10 @@ stale      if FRESH(W) is in I and not in A, in any iteration class; or in both,
 clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
            W's operand was seen to hold the original: one reader wants the value from before the write, another the value
            from after it, and both get the latter
-unknown    if W's kernel has unknown effects and v depends on W in any way, or the place of W's write is unknown and v depends
-           on W or wants the original, whatever else holds. Also if neither stale nor clobbered, and a read on the way
-           races with the kernel, so that the hardware decides; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
-           nothing was seen to hold the original, which may be there unseen
+unknown    if W's kernel has unknown effects and v depends on W in any way, or the place of W's write is unknown and v
+           depends on W or wants the original, whatever else holds. Also if neither stale nor clobbered, and a read on
+           the way races with the kernel, so that the hardware decides; or ORIG(W) is in I and not in A, FRESH(W) is in
+           A, and nothing was seen to hold the original, which may be there unseen
 latent     if none of these, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
            control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed
            from the other version. This holds even if I has no label of W: the author then means another computation,

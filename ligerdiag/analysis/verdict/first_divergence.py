@@ -9,10 +9,10 @@ iteration, operations that are wrong only about earlier iterations come after it
 An operand may be wrong although the whole operation looks right. Suppose `a * b` is meant to read the kernel's result
 in `a` and the original of `b`, and `a` also depends on the original. If it reads the overwritten bytes for `b`, its
 dependence set is still as intended. So the operands of an operation that is the author's own are compared one by one
-with their intended sets (`operand_provenance` finds out which is which). XLA may exchange the operands of a commutative operation
-or a product; it is wrong only if it is wrong either way. Operands that are one value in the schedule need no tag: that
-value is compared with the intended set of each. Other operands that are not recognised are skipped, and so are operands
-that come from another operation; where XLA rearranges operands, the whole operation is skipped with them.
+with their intended sets (`operand_provenance` finds out which is which). XLA may exchange the operands of a commutative
+operation or a product; it is wrong only if it is wrong either way. Operands that are one value in the schedule need no
+tag: that value is compared with the intended set of each. Other operands that are not recognised are skipped, and so
+are operands that come from another operation; where XLA rearranges operands, the whole operation is skipped with them.
 """
 
 from collections import defaultdict

@@ -277,7 +277,9 @@ def _find_repeated(operands: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
 
 
 def read_config(operation: Any) -> bytes:
-    """Returns the backend config as bytes, decompressed if it is compressed; a dictionary as text."""
+    """Returns the backend config as bytes: a string attribute, decompressed if necessary, or the printed text of a
+    dictionary attribute.
+    """
     attributes = operation.attributes
     if "backend_config" not in attributes:
         return b""

@@ -77,9 +77,9 @@ _PLACES = {Place.COPY: "a copy", Place.RECOMPUTED: "a value that it computes aga
 
 
 def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
-    """Returns the columns in the order of the schedule, without uses of the bytes before the value is computed.
+    """Returns the columns in schedule order, leaving out any reuse of the bytes before the value is defined.
 
-    The read of an instruction precedes its write into the same bytes.
+    An instruction's read comes before its write to the same bytes.
     """
     steps = {step.id: step for step in view.steps}
     accesses = [a for a in view.accesses if a.buffer == buffer and a.step in steps]
