@@ -154,7 +154,7 @@ def test_with_the_optimized_module_alone_nothing_is_replayed(pick: Pick, inspect
     (case,) = inspect(pick("losses", "optimizations.txt", into="texts")).cases
     assert case.replay is not None
     assert case.replay.state is ReplayState.NOT_DONE
-    assert "no buffer assignment" in case.replay.reason
+    assert "no consistent buffer assignment" in case.replay.reason
 
 
 def test_bounds_and_seed(dumps: Path, inspect: Inspect) -> None:
