@@ -126,7 +126,9 @@ class Evaluator:
     def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Returns whether XLA has moved other factors or terms into this instruction of a chain, and kept the name.
 
-        It is then computed from a parameter or a kernel on which the program's operation does not depend.
+        It is then computed from a parameter or a kernel on which the program's operation does not depend. What XLA slices
+        out of a value (a product, for example, that it has joined with others) does not count: a footprint is of the whole
+        value, and so may show a dependence that the slice does not have.
         """
         if instruction.opcode not in _CHAINED or self.retagged is not None:
             return False
@@ -138,12 +140,20 @@ class Evaluator:
     def _footprints(self) -> tuple[Mapping[int, Footprint], Mapping[int, Footprint], Mapping[TagPath, list[int]]]:
         """Of both modules, and ids of the program's instructions by their own tag."""
         kernels = number_kernels(self.program)
+        authored = {
+            self.program.tags.get(one.id, ())[-1:] for one in self.program.instructions if one.opcode == "slice"
+        }
+        slices = {
+            one.id
+            for one in self.optimized.instructions
+            if one.opcode == "slice" and self.optimized.tags.get(one.id, ())[-1:] not in authored - {()}
+        }
         operations = defaultdict[TagPath, list[int]](list)
         for one, path in self.program.tags.items():
             operations[path[-1:]].append(one)
         return (
             compute_footprints(self.program, kernels),
-            compute_footprints(self.optimized, kernels),
+            compute_footprints(self.optimized, kernels, empty=slices),
             operations,
         )
 

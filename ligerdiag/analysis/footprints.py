@@ -10,7 +10,7 @@ Elements of a tuple are separate; calls of one computation are not. A loop's sta
 and of the loop's condition.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -42,9 +42,14 @@ def number_kernels(program: HloModule) -> Kernels:
     return found
 
 
-def compute_footprints(module: HloModule, kernels: Kernels) -> Mapping[int, Footprint]:
-    """Maps each instruction that is reachable from the entry to the footprint of its whole result."""
-    evaluation = _Evaluation(module, kernels)
+def compute_footprints(
+    module: HloModule, kernels: Kernels, *, empty: Container[int] = frozenset()
+) -> Mapping[int, Footprint]:
+    """Maps each instruction that is reachable from the entry to the footprint of its whole result.
+
+    empty: ids of instructions with one array as result to which no footprint is given.
+    """
+    evaluation = _Evaluation(module, kernels, empty)
     evaluation.run_entry()
     return {identity: unite(leaves) for identity, leaves in evaluation.values.items()}
 
@@ -53,6 +58,7 @@ def compute_footprints(module: HloModule, kernels: Kernels) -> Mapping[int, Foot
 class _Evaluation:
     module: HloModule
     kernels: Kernels
+    empty: Container[int] = frozenset()
     values: dict[int, _Leaves] = field(default_factory=dict[int, _Leaves])
     _arguments: dict[int, list[_Leaves]] = field(default_factory=dict[int, list[_Leaves]])
     """Computation id to the footprints of its parameters in the last look."""
@@ -82,6 +88,8 @@ class _Evaluation:
 
     def _evaluate(self, instruction: HloInstruction, arguments: list[_Leaves]) -> _Leaves:
         opcode, operands, values = instruction.opcode, instruction.operands, self.values
+        if instruction.id in self.empty:
+            return [0]
         if opcode in _ONE_ARRAY:
             return [unite([one for operand in operands for one in values[operand.id]])]
         match opcode:
