@@ -213,7 +213,9 @@ def test_a_saved_residual_is_overwritten_where_the_backward_pass_must_wait_for_t
 
 def test_two_losses_meet_in_one_buffer_where_each_made_rows_of_its_own(cases: Cases) -> None:
     (finding,) = findings_of(cases["two_losses[rows-hidden]"], "LD008")
-    assert finding.message.startswith("two calls of `cross_entropy_kernel` overwrite two values that XLA merged into one")
+    assert finding.message.startswith(
+        "two calls of `cross_entropy_kernel` overwrite two values that XLA merged into one"
+    )
 
 
 def test_a_kernel_that_reads_a_wrong_value_leaves_a_wrong_one(cases: Cases) -> None:
