@@ -58,7 +58,7 @@ def compute_footprints(
 class _Evaluation:
     module: HloModule
     kernels: Kernels
-    empty: Container[int] = frozenset()
+    empty: Container[int] = frozenset[int]()
     values: dict[int, _Leaves] = field(default_factory=dict[int, _Leaves])
     _arguments: dict[int, list[_Leaves]] = field(default_factory=dict[int, list[_Leaves]])
     """Computation id to the footprints of its parameters in the last look."""
