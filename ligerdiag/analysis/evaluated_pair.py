@@ -141,12 +141,14 @@ class Evaluator:
         """Of both modules, and ids of the program's instructions by their own tag."""
         kernels = number_kernels(self.program)
         authored = {
-            self.program.tags.get(one.id, ())[-1:] for one in self.program.instructions if one.opcode == "slice"
+            path[-1:]
+            for one in self.program.instructions
+            if one.opcode == "slice" and (path := self.program.find_tag_path(one))
         }
         slices = {
             one.id
             for one in self.optimized.instructions
-            if one.opcode == "slice" and self.optimized.tags.get(one.id, ())[-1:] not in authored - {()}
+            if one.opcode == "slice" and self.optimized.find_tag_path(one)[-1:] not in authored
         }
         operations = defaultdict[TagPath, list[int]](list)
         for one, path in self.program.tags.items():
