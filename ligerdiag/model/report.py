@@ -12,6 +12,7 @@ from enum import StrEnum
 from ligerdiag.ending import Ending
 from ligerdiag.errors import CompileError, LigerdiagError, describe_bug
 from ligerdiag.model.findings import Attribution, DeviceRun, Finding, Replay, RuleFailure, SuppressionKind, Verdict
+from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.schedule_view import Neighbourhood, ScheduleView
 
 SCHEMA_VERSION = "6"
@@ -123,6 +124,8 @@ class CaseReport:
     """The neighbourhood of each hidden write, if a baseline or a comparison needs it. No report shows it."""
     view: ScheduleView | None = None
     """The data for the HTML report, if requested. No other report shows it."""
+    memory: MemoryUse | None = None
+    """Memory, copies and donations; None if nothing could be analysed, or without XLA's buffer assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +249,8 @@ class Inspection:
     """The neighbourhood of each hidden write, if requested."""
     view: ScheduleView | None = None
     """The data for an HTML report, if requested."""
+    memory: MemoryUse | None = None
+    """None without a schedule or XLA's buffer assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

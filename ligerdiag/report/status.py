@@ -392,6 +392,7 @@ def _conclude(
         mismatch=mismatch,
         neighbourhoods=inspection.neighbourhoods,
         view=mark_undefined_in_view(inspection.view, findings, unlooked),
+        memory=inspection.memory,
     )
 
 
