@@ -404,8 +404,8 @@ class CopyCauses:
 
     def _describe_rebuilt(self, value: HloInstruction, move: Move) -> str:
         name = describe_instruction(value)
-        aliases = value.operand_output_aliases if value.opcode == "custom-call" else {}
-        if aliases:
+        aliases = value.operand_output_aliases
+        if value.opcode == "custom-call" and aliases:
             numbers = ", ".join(str(number) for number in sorted(aliases))
             return f"`{name}` writes into the bytes of its operand {numbers}, which are not those of the loop's state"
         return (
@@ -566,7 +566,9 @@ class CopyCauses:
             move = self._moves.get((value.id, ()))
             if move is not None:
                 value = self._uses.find_origin(*move.source)[0]
-            elif value.opcode in ("transpose", "copy", "while") or (value.opcode == "fusion" and len(value.operands) == 1):
+            elif value.opcode in ("transpose", "copy", "while") or (
+                value.opcode == "fusion" and len(value.operands) == 1
+            ):
                 value = self._uses.find_origin(value.operands[0])[0]
             else:
                 given = [one for one in value.operands if self._uses.is_overwritten(value, one)]

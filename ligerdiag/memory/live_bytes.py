@@ -1,9 +1,9 @@
 """Adds up the values that are alive at each step of a schedule.
 
-A value is alive from the instruction that defines it to its last use. Arguments, constants and the bytes of outputs are in
-use from the beginning to the end, as in XLA's own `peak_memory_in_bytes`. A loop's body, a branch and a called computation run at their place: a value
-outside that they need is alive while they run. Values in the same bytes count once. The sum is at most what XLA reserves,
-and less where XLA leaves gaps or cannot reuse freed bytes.
+A value is alive from the instruction that defines it to its last use. Arguments, constants and the bytes of outputs are
+in use from the beginning to the end, as in XLA's own `peak_memory_in_bytes`. A loop's body, a branch and a called
+computation run at their place: a value outside that they need is alive while they run. Values in the same bytes count
+once. The sum is at most what XLA reserves, and less where XLA leaves gaps or cannot reuse freed bytes.
 """
 
 from collections import defaultdict
@@ -69,18 +69,21 @@ class _Walk:
                 self._touch(one)
                 for number in reversed(one.called_computations):  # the condition of a loop runs before its body
                     self.run(self._uses.module.computations[number])
-            if one.opcode not in _LAUNCHES_NOTHING or one.opcode == "constant":
-                self._steps.append(one)
+            if one.opcode in _LAUNCHES_NOTHING:
+                continue
+            self._steps.append(one)
             self._touch(one)
-        self._touch(computation.root)
+        self._extend(computation.root, self._step)
+
+    @property
+    def _step(self) -> int:
+        return max(len(self._steps) - 1, 0)
 
     def _touch(self, one: HloInstruction) -> None:
         """Notes that the operands and the results are in use at the last step so far."""
-        step = max(len(self._steps) - 1, 0)
         for operand in one.operands:
-            self._extend(operand, step)
-        if one.id in self._uses.buffers.definitions or one.opcode in _RUNS_SCHEDULED or one.opcode == "parameter":
-            self._extend(one, step)
+            self._extend(operand, self._step)
+        self._extend(one, self._step)
 
     def _extend(self, value: HloInstruction, step: int) -> None:
         for index in iterate_leaves(value.shape):
@@ -91,6 +94,8 @@ class _Walk:
     def finish(self) -> LiveBytes:
         buffers, last = self._uses.buffers, max(len(self._steps) - 1, 0)
         by_id = {one.id: one for one in self._uses.module.instructions}
+        for one in (*self._uses.module.entry.parameters, *(i for i in by_id.values() if i.opcode == "constant")):
+            self._extend(one, 0)
         root = self._uses.module.entry.root
         kept = {*buffers.parameters, *buffers.constants}
         for index in iterate_leaves(root.shape):
@@ -108,9 +113,7 @@ class _Walk:
             values.setdefault(number, (instruction, index))
             spans[number].append((0, last) if place.allocation in kept else (born, self._died[key]))
         merged = {number: _merge(found) for number, found in spans.items()}
-        return LiveBytes(
-            steps=tuple(self._steps), sizes=self._add_up(merged, last + 1), values=values, spans=merged
-        )
+        return LiveBytes(steps=tuple(self._steps), sizes=self._add_up(merged, last + 1), values=values, spans=merged)
 
     def _add_up(self, spans: Mapping[int, tuple[tuple[int, int], ...]], count: int) -> tuple[int, ...]:
         """Returns the bytes in use at each step; a slice within another one that is in use does not count."""
@@ -152,11 +155,12 @@ def _subtract(spans: tuple[tuple[int, int], ...], covering: list[tuple[int, int]
     """Yields the parts of the spans outside of the covering ones."""
     covered = _merge(covering)
     for first, last in spans:
+        start = first
         for low, high in covered:
-            if high < first or low > last:
+            if high < start or low > last:
                 continue
-            if low > first:
-                yield first, low - 1
-            first = high + 1
-        if first <= last:
-            yield first, last
+            if low > start:
+                yield start, low - 1
+            start = high + 1
+        if start <= last:
+            yield start, last
