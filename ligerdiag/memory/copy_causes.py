@@ -241,6 +241,9 @@ class CopyCauses:
         """Names an instruction by its JAX operation; the start of an asynchronous one by what it starts."""
         if one.opcode == "async-start":
             one = self._module.computations[one.called_computations[0]].root
+        if one.opcode == "fusion" and not one.op_name:
+            fused = self._module.computations[one.called_computations[0]].instructions
+            return next((describe_instruction(inner) for inner in reversed(fused) if inner.op_name), f"%{one.name}")
         return describe_instruction(one)
 
     # causes
