@@ -1,6 +1,7 @@
-"""A JAX in which it cannot be seen what happens to Refs, and a jaxlib that cannot translate a program: never a silent loss.
+"""Outputs are unknown with a JAX that hides what happens to Refs, or a jaxlib that cannot translate a program: no loss
+is silent.
 
-Each case file takes away, in the worker that loads it, one of the functions that `compile.lowering` finds by name.
+Each case file removes, in the worker that loads it, one of the functions that `compile.lowering` looks up by name.
 """
 
 from pathlib import Path
@@ -80,7 +81,7 @@ REMOVALS = {
 
 @pytest.mark.parametrize("name", REMOVALS)
 def test_a_ref_that_jax_may_have_moved_unseen_is_unknown(name: str, shared_cache: Path, tmp_path: Path) -> None:
-    """Without a Ref, or with one that stands in no function of its own, nothing can be moved."""
+    """A program without a Ref, or with a Ref outside of inner functions, has nothing to move."""
     removal, verdicts, said, noted = REMOVALS[name]
     path = tmp_path / f"{name}.py"
     path.write_text(PROGRAM.format(removal=removal))

@@ -141,13 +141,13 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/compile/test_scratch_folders.py::test_other_users_may_not_enter_a_scratch_folder",
     ),
     "In modules that came from elsewhere": (
-        "tests/analysis/test_tag_trust.py::test_a_tag_of_what_is_computed_from_less_is_not",
-        "tests/analysis/test_tag_trust.py::test_tags_of_a_program_rise",
+        "tests/analysis/test_tag_trust.py::test_a_tag_of_an_operation_with_fewer_inputs_is_refuted",
+        "tests/analysis/test_tag_trust.py::test_the_tags_of_a_program_must_ascend",
     ),
     "An output is unknown if": (
         "tests/security/test_names.py::test_no_name_that_is_lost_or_another_s_makes_a_verdict_better",
     ),
-    "How a loop counts": ("tests/analysis/test_iteration_slices.py::test_what_a_file_says_of_a_loop_is_not_asked",),
+    "How a loop counts": ("tests/analysis/test_iteration_slices.py::test_the_loop_config_in_a_file_is_not_trusted",),
     "An output that depends": (PAIRS + "value_without_a_tag.hlo",),
     "A buffer assignment counts": (
         "tests/hlo/test_buffer_check.py::test_what_xla_wrote_is_believed",
