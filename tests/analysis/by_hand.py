@@ -59,9 +59,7 @@ def effects_of(call: HloInstruction) -> CallEffects:
 
 
 def judge(program: Program, schedule: Program, *outputs: str) -> Context:
-    """Reads both modules from their bytes, as from an artifact. Every computation is scheduled in the order it was
-    built.
-    """
+    """Judges both modules, read from their bytes; every computation is scheduled in the order it was built."""
     for computation in schedule.proto.hlo_module.computations:
         if computation.id not in schedule.proto.hlo_module.schedule.sequences and not computation.is_fusion_computation:
             schedule.schedule(computation)

@@ -1,6 +1,4 @@
-"""Calls are inlined as XLA will inline them: each gets its own instructions, whose tag paths begin with the tag of the
-call.
-"""
+"""Calls are inlined as XLA will inline them: each gets its own instructions, with the tag of the call first."""
 
 from ligerdiag.bisect.synthetic_schedules import inline_calls
 from ligerdiag.hlo.aliasing import build_must_alias_buffers

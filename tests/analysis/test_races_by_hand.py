@@ -94,8 +94,9 @@ def test_a_done_belongs_to_its_start_through_updates_and_tuples() -> None:
 
 
 def write_commands(control: bool = False) -> Program:
-    """Builds h = -x; the kernel on h; y = |h|; z = sin(y), in the bytes of x. Commands without a declared conflict have
-    no order.
+    """Builds h = -x; the kernel on h; y = |h|; z = sin(y), in the bytes of x.
+
+    Commands without a declared conflict have no order.
     """
     schedule = Program()
     entry = schedule.computation("command_buffer")

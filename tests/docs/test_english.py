@@ -9,7 +9,6 @@ TO_REWRITE: frozenset[str] = frozenset(
     {
         "ligerdiag/effects",
         "tests",
-        "tests/analysis",
         "tests/api",
         "tests/cli",
         "tests/effects",

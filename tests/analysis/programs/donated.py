@@ -1,6 +1,7 @@
-"""A donated state in whose place one value is returned, again and again, in the forms that an H200 ran (2026-11-23).
+"""One value returned several times in the bytes of a donated state, in the forms that an H200 ran (2026-11-23).
 
-No kernel is in it. WRONG: where the numbers were other ones than without donation, to the outputs that were wrong.
+The programs call no kernel. WRONG gives the outputs that were wrong for the forms whose numbers differed from those
+without donation.
 """
 
 from collections.abc import Callable
