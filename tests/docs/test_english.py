@@ -13,7 +13,6 @@ TO_REWRITE: frozenset[str] = frozenset(
         "tests/cli",
         "tests/effects",
         "tests/fuzz",
-        "tests/hlo",
         "tests/inspection",
         "tests/kernels",
         "tests/newcomer",

@@ -150,15 +150,15 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "How a loop counts": ("tests/analysis/test_iteration_slices.py::test_the_loop_config_in_a_file_is_not_trusted",),
     "An output that depends": (PAIRS + "value_without_a_tag.hlo",),
     "A buffer assignment counts": (
-        "tests/hlo/test_buffer_check.py::test_what_xla_wrote_is_believed",
-        "tests/hlo/test_buffer_check.py::test_what_was_changed_is_not",
+        "tests/hlo/test_buffer_check.py::test_an_assignment_that_xla_wrote_is_trusted",
+        "tests/hlo/test_buffer_check.py::test_a_changed_assignment_is_not_trusted",
     ),
-    "Tags of ours are used": ("tests/hlo/test_what_a_file_says.py::test_tags_are_complete_or_not_used",),
+    "Tags of ours are used": ("tests/hlo/test_untrusted_modules.py::test_tags_are_complete_or_not_used",),
     "An alias between": (
-        "tests/hlo/test_what_a_file_says.py::test_an_alias_that_the_call_cannot_have_is_none",
-        "tests/hlo/test_what_a_file_says.py::test_an_alias_that_the_call_can_have_counts",
+        "tests/hlo/test_untrusted_modules.py::test_an_impossible_alias_is_invalid",
+        "tests/hlo/test_untrusted_modules.py::test_a_possible_alias_is_used",
     ),
-    "What XLA itself would": ("tests/hlo/test_what_a_file_says.py::test_an_opcode_that_xla_does_not_have_is_refused",),
+    "What XLA itself would": ("tests/hlo/test_untrusted_modules.py::test_an_opcode_that_xla_does_not_have_is_refused",),
     "Cases of one file may see": (
         "tests/compile/test_contamination.py::test_no_file_changes_what_another_ones_case_compiles_to",
     ),

@@ -47,9 +47,7 @@ def launch(kernel: Any, x: Any) -> Any:
 
 
 def make_loss(keep: Callable[[Any], Any], give: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """Returns a loss whose forward rule keeps `keep(x)` after the kernel, and whose backward rule gives `give(kept,
-    g)`.
-    """
+    """Returns a loss that keeps `keep(x)` after the kernel and whose backward rule returns `give(kept, g)`."""
 
     @jax.custom_vjp
     def loss(x: Any) -> Any:
