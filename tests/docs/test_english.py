@@ -13,13 +13,10 @@ TO_REWRITE: frozenset[str] = frozenset(
         "tests/cli",
         "tests/effects",
         "tests/fuzz",
-        "tests/inspection",
         "tests/kernels",
         "tests/newcomer",
-        "tests/property",
         "tests/sandbox",
         "tests/tools",
-        "tests/witness",
         "tools",
     }
 )

@@ -178,7 +178,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/sandbox/test_inspector.py::test_a_process_that_dies_of_a_replay_costs_the_numbers_alone",
         "tests/dumps/test_replay.py::test_memory_that_no_estimate_sees_is_bounded",
         "tests/dumps/test_replay.py::test_an_endless_loop_costs_the_numbers_alone",
-        "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_read_here",
+        "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_covered",
     ),
     "A rule, a module or a case file": (
         "tests/api/test_rule_failures.py::test_a_rule_that_fails_is_unknown_and_the_others_count",
