@@ -12,7 +12,6 @@ TO_REWRITE: frozenset[str] = frozenset(
         "tests/api",
         "tests/cli",
         "tests/effects",
-        "tests/fuzz",
         "tests/kernels",
         "tests/newcomer",
         "tests/sandbox",
