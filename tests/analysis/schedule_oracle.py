@@ -15,7 +15,7 @@ from tests.analysis.compiled import Program
 
 
 class Seen(Enum):
-    """The contents that a reader gets where the kernel overwrites its operand."""
+    """The contents that a reader gets of the bytes that the kernel overwrites."""
 
     BEFORE = "the bytes, before the kernel"
     AFTER = "the bytes, after the kernel, by luck"

@@ -22,5 +22,5 @@ def test_the_verdict_holds_for_all_arguments(report: CaseReport) -> None:
     assert report.outputs == {"chosen": Verdict.CLOBBERED}
 
 
-def test_a_wrong_value_that_is_not_chosen_is_no_disagreement(report: CaseReport) -> None:
+def test_a_wrong_value_that_is_not_chosen_is_not_a_disagreement(report: CaseReport) -> None:
     assert report.disagreements == ()

@@ -1,5 +1,4 @@
-"""`programs/differentiated_forms.py`: outputs that need the kernel's write miss it if it is hidden, and are fresh if it
-is declared.
+"""`programs/differentiated_forms.py`: outputs that need the kernel's write miss a hidden one, and see a declared one.
 
 By hand: the loss and the largest row come from the kernel itself, so they are right in any order. Everything else
 depends on what the kernel left in the logits, and nothing forces XLA to read that. `around_shards` is the exception:

@@ -87,7 +87,7 @@ def are_disjoint(config: object = None, **changed: object) -> bool:
         {"start": "lower", "first": 6, "bound": 14},
     ],
 )
-def test_slices_that_advance_by_at_least_their_size_are_disjoint(changed: dict[str, object]) -> None:
+def test_slices_as_large_as_the_step_are_disjoint(changed: dict[str, object]) -> None:
     assert are_disjoint(**changed)
 
 

@@ -30,7 +30,7 @@ NAMED = load_pairs("another_name")
 
 
 @pytest.mark.parametrize("label", NAMED)
-def test_an_instruction_that_only_renames_a_value_is_no_reader(label: str) -> None:
+def test_an_instruction_that_only_renames_a_value_is_not_a_reader(label: str) -> None:
     (neighbourhood,) = compute_neighbourhoods(judge_pair("another_name", label))
     assert [reader.opcode for reader in neighbourhood.readers] == ["abs"]
 

@@ -169,7 +169,7 @@ def test_the_origin_of_an_operand_in_a_fusion_is_the_matching_operand_of_the_fus
 
 
 @pytest.mark.parametrize("opcode", ["opt-barrier", "domain", "add-dependency"])
-def test_an_operation_that_only_orders_is_no_origin(opcode: str) -> None:
+def test_an_operation_that_only_orders_is_not_an_origin(opcode: str) -> None:
     program = Program()
     entry = program.computation("entry")
     h = program.op(entry, "negate", program.op(entry, "parameter"))

@@ -37,7 +37,7 @@ def test_rows_follow_the_layout_in_memory() -> None:
     assert find_rows(make_shape(16, 4, layout=(0, 1)), (0, 64)) == ArrayRegion((16, 4), 1, 0, 1)
 
 
-def test_all_bytes_of_an_array_are_no_region_of_it() -> None:
+def test_all_bytes_of_an_array_are_not_a_region_of_it() -> None:
     assert find_rows(make_shape(16, 4), (8, 250)) is None
     assert find_rows(make_shape(16, 4), (0, 300)) is None
     assert find_rows(make_shape(), (0, 4)) is None

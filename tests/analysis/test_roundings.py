@@ -32,5 +32,5 @@ def test_a_workaround_is_found_once_with_the_outputs_that_it_reaches(
 
 
 @pytest.mark.parametrize("name", ["subtracts_another", "adds_an_argument", "subtracted_from", "added_to_another_value"])
-def test_arithmetic_with_an_effect_or_without_a_kernel_is_no_workaround(name: str, workarounds: Programs) -> None:
+def test_arithmetic_with_an_effect_or_without_a_kernel_is_not_a_workaround(name: str, workarounds: Programs) -> None:
     assert rounded_outputs(workarounds[name]) == []

@@ -43,7 +43,7 @@ def test_a_missing_call_matters_if_it_has_no_outputs_or_its_write_is_read(
 
 
 @pytest.mark.parametrize(("name", "label", "calls"), [("kernel_that_only_reads", "", 1), ("declared_write", "", 1)])
-def test_a_call_that_only_reads_and_a_declared_write_are_no_hidden_writes(name: str, label: str, calls: int) -> None:
+def test_a_call_that_only_reads_and_a_declared_write_are_not_hidden_writes(name: str, label: str, calls: int) -> None:
     context = judge_pair(name, label)
     assert context.writes == ()
     assert len(context.calls) == calls

@@ -1,4 +1,4 @@
-"""Each scheduling policy puts kernel calls at another place."""
+"""Each scheduling policy puts kernel calls at other positions."""
 
 import pytest
 

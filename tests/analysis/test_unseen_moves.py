@@ -1,5 +1,4 @@
-"""Outputs are unknown with a JAX that hides what happens to Refs, or a jaxlib that cannot translate a program: no loss
-is silent.
+"""Outputs are unknown, and not fresh, if JAX hides what happens to Refs or jaxlib cannot translate a program.
 
 Each case file removes, in the worker that loads it, one of the functions that `compile.lowering` looks up by name.
 """

@@ -78,7 +78,7 @@ def test_a_common_source_is_not_searched_beyond_an_instruction_to_be_avoided() -
     assert paths.find_common(reader, other, around=call)[-1] is find(module, "negate")
 
 
-def test_a_parameter_is_no_common_source() -> None:
+def test_a_parameter_is_not_a_common_source() -> None:
     module = Program()
     entry = module.computation("entry")
     x = module.op(entry, "parameter")

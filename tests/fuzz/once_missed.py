@@ -1,9 +1,9 @@
-"""Programs with a wrong output that was once called right: XLA sees that a value does not change, as it knows no
-kernel.
+"""Programs with a wrong output that was once called right.
 
-In FOUND (tools/fuzz on two H200s, reduced) XLA computes one operand of a product before the kernel and reads the other
-one after it. TWINS compute the same value twice, and the kernel overwrites one of the two: XLA merges them. In LOOPS
-each iteration of the schedule reads after the kernel what the program reads before it.
+In each of them XLA, which knows nothing of the kernel, sees that some value does not change. In FOUND (tools/fuzz on
+two H200s, reduced) XLA computes one operand of a product before the kernel and reads the other one after it. TWINS
+compute the same value twice, and the kernel overwrites one of the two: XLA merges them. In LOOPS each iteration of the
+schedule reads after the kernel what the program reads before it.
 """
 
 from typing import Any

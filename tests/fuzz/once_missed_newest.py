@@ -1,5 +1,4 @@
-"""Programs of `python -m tools.fuzz`, reduced: their gradient is wrong with jax-triton 0.4 and later, and was called
-fresh.
+"""Programs of `python -m tools.fuzz`, reduced: with jax-triton 0.4 and later a gradient is wrong that was called fresh.
 
 `jax.checkpoint` recomputes the forward pass. There JAX keeps the Ref and drops the kernel that overwrites it, so that
 it differentiates the second layer at contents that the kernel should have overwritten. The schedule is right about a

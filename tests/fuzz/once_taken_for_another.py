@@ -1,7 +1,6 @@
-"""Programs with a wrong output that was once called right because ligerdiag took an operand or operation for another
-one.
+"""Programs with a wrong output that was once called right because two operands or two operations were confused.
 
-The other operation was one that XLA computes together with it. See `once_missed` for more programs.
+XLA computes the confused operations together. See `once_missed` for more programs.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The structure of a module: which changes make it another one, and which do not."""
+"""Which changes to a module change its fingerprint, and which do not."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""Values that share bytes while they are alive: the schedules of `sharing/`, each with a buffer assignment and the
-answer.
+"""Values that share bytes while they are alive: the schedules of `sharing/`, with buffer assignments and answers.
 
 `// schedule: NAME` replaces the first line of a module, unless that line has more attributes. `// buffers` gives
 offsets in one allocation; a value that it does not name has its own bytes, and values that must share storage by XLA's

@@ -1,5 +1,5 @@
-"""Random programs that differentiate through an in-place kernel: their intent is what Python computes, and verdicts
-agree.
+"""Random programs that differentiate through an in-place kernel: the intent is Python's, and the verdicts agree with
+it.
 
 `python -m tests.property.judge_differentiated FIRST COUNT` judges many more.
 """

@@ -37,8 +37,7 @@ class Comparison:
     intended: Mapping[str, float] = field(default_factory=dict[str, float])
     """Errors of the replay's intended program, relative to the eager run."""
     unkept: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Errors of the eager run in which JAX's rules read their saved values as they are now, relative to the other one.
-    """
+    """Errors of the eager run in which JAX's rules read saved values as they are now, relative to the other one."""
     tolerances: Mapping[str, float] = field(default_factory=dict[str, float])
     attributions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Attributions of the schedule's outputs if the eager run is right."""

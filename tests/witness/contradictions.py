@@ -8,9 +8,9 @@ RIGHT_VERDICTS = frozenset({"fresh", "latent"})
 WRONG_VERDICTS = frozenset({"stale", "clobbered"})
 WRONG_NUMBERS = frozenset({"stale", "partly_stale", "neither", "lossy"})
 NEARNESS = 0.1
-"""A fresh output must be nearer to the right one than this fraction of its distance from the stale one.
+"""The error of a fresh output must be below this fraction of the distance between the right output and the stale one.
 
-In bf16 even a stale output may be near the right one.
+In bf16 these two may be near each other.
 """
 
 

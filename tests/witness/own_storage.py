@@ -1,5 +1,4 @@
-"""Gives storage to values that have their own in a compiled program but not in eager Python: loop states and branch
-results.
+"""Gives loop states and branch results their own storage, as in a compiled program, for eager Python.
 
 The state of a loop is new in each iteration, and the final state belongs to the loop: the initial state keeps its
 contents. A branch returns a new value, even if it returns its argument.

@@ -1,7 +1,6 @@
-"""One value returned several times in the bytes of a donated state, in the forms that an H200 ran (2026-11-23).
+"""Programs that donate a state and return one value several times instead of it, as an H200 ran them (2026-11-23).
 
-The programs call no kernel. WRONG gives the outputs that were wrong for the forms whose numbers differed from those
-without donation.
+They call no kernel. WRONG gives the wrong outputs of those whose numbers differed from the numbers without donation.
 """
 
 from collections.abc import Callable

@@ -2,9 +2,12 @@
 
 In `luck`, `other` intends the old value. XLA gives it the bytes that the kernel overwrites, and no operand or control
 edge says which comes first: if the schedule reads first, it is right by luck. In the opposite order it is clobbered, or
-stale if it also intends what the kernel left. It is never fresh. In `forced`, `other` is fresh in every order: its read
-comes before the kernel because the kernel needs it, after it because it needs what the kernel returns, in another
-branch or iteration, or from other bytes. Each program also returns the kernel's sums, which are fresh.
+stale if it also intends what the kernel left. It is never fresh.
+
+In `forced`, `other` is fresh in every order: its read comes before the kernel because the kernel needs it, after it
+because it needs what the kernel returns, in another branch or iteration, or from other bytes.
+
+Each program also returns the kernel's sums, which are fresh.
 """
 
 import jax
