@@ -104,9 +104,9 @@ def test_an_output_without_a_known_move_is_unknown_or_fresh(
     found = inspect_artifact(replace(artifact, provenance=provenance), effects_cache=shared_cache / "effects")
     assert found.outputs == {"gradient": verdict, "other": FRESH, "value": verdict}
     assert found.findings == ()
-    said = [note for note in found.coverage.not_covered if "may have separated a store from a Ref" in note]
-    assert len(said) == len(moves)
-    assert all("`gradient` and `value`" in note for note in said)
+    notes = [note for note in found.coverage.not_covered if "may have separated a store from a Ref" in note]
+    assert len(notes) == len(moves)
+    assert all("`gradient` and `value`" in note for note in notes)
 
 
 def find_artifact(name: str, cache: Path) -> Artifact:

@@ -48,8 +48,8 @@ def test_operands_and_control_edges_force_an_order_and_list_positions_do_not(*, 
         (a.id, d.id),
         (b.id, c.id),
     }
-    asked = [(one, other) for one in (x, a, b, c, d) for other in (d, c, b, a, x) if one is not other]
-    for questions in (asked, asked[::-1]):  # earlier questions do not change an answer
+    questions_in_order = [(one, other) for one in (x, a, b, c, d) for other in (d, c, b, a, x) if one is not other]
+    for questions in (questions_in_order, questions_in_order[::-1]):  # earlier questions do not change an answer
         order = Order()
         for first, second in questions:
             is_forced = order.is_forced(frames[first.id], frames[second.id], from_second=from_second)

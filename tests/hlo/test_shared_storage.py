@@ -10,10 +10,10 @@ from tests.hlo.building import Builder, array, find, tuple_of
 PAIR = tuple_of(array(4), array(4))
 
 
-def locate(builder: Builder, *asked: tuple[HloInstructionProto, ShapeIndex]) -> list[frozenset[Definition]]:
+def locate(builder: Builder, *positions: tuple[HloInstructionProto, ShapeIndex]) -> list[frozenset[Definition]]:
     module, _ = parse_hlo(builder.bytes())
     storage = SharedStorage(module)
-    return [storage.find(find(module, one), index) for one, index in asked]
+    return [storage.find(find(module, one), index) for one, index in positions]
 
 
 def test_names_share_a_value_and_copies_and_updates_do_not() -> None:
@@ -26,8 +26,8 @@ def test_names_share_a_value_and_copies_and_updates_do_not() -> None:
     updated = builder.add(entry, "dynamic-update-slice", [x, x])
     reduced = builder.add(entry, "all-reduce-start", [x])
     own = frozenset({(x.id, ())})
-    asked = [(one, ()) for one in (x, named, copied, updated, reduced)]
-    assert [one == own for one in locate(builder, *asked)] == [True, True, False, False, False]
+    positions = [(one, ()) for one in (x, named, copied, updated, reduced)]
+    assert [one == own for one in locate(builder, *positions)] == [True, True, False, False, False]
 
 
 def write_loop(*, swapped: bool) -> tuple[Builder, dict[str, HloInstructionProto]]:
@@ -50,15 +50,15 @@ def write_loop(*, swapped: bool) -> tuple[Builder, dict[str, HloInstructionProto
 def test_an_element_that_a_loop_passes_on_is_one_value_before_in_and_after_the_loop() -> None:
     builder, named = write_loop(swapped=False)
     own = frozenset({(named["x"].id, ())})
-    asked = [(named["loop"], (0,)), (named["first"], ()), (named["loop"], (1,)), (named["second"], ())]
-    assert [one == own for one in locate(builder, *asked)] == [True, True, False, False]
+    positions = [(named["loop"], (0,)), (named["first"], ()), (named["loop"], (1,)), (named["second"], ())]
+    assert [one == own for one in locate(builder, *positions)] == [True, True, False, False]
 
 
 def test_elements_that_change_places_are_separate_values() -> None:
     builder, named = write_loop(swapped=True)
     own = frozenset({(named["x"].id, ())})
-    asked = [(named["loop"], (0,)), (named["first"], ())]
-    assert [one == own for one in locate(builder, *asked)] == [False, False]
+    positions = [(named["loop"], (0,)), (named["first"], ())]
+    assert [one == own for one in locate(builder, *positions)] == [False, False]
 
 
 def test_a_conditional_is_the_value_that_all_its_branches_pass_on() -> None:

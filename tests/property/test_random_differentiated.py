@@ -37,7 +37,7 @@ def test_every_program_is_compiled_and_compared(rows: Rows) -> None:
 
 
 def test_some_outputs_are_wrong_and_some_are_right(rows: Rows) -> None:
-    found = [word for row in rows.values() for word in row["attributions"].values()]
+    found = [one for row in rows.values() for one in row["attributions"].values()]
     assert found.count("fresh") > COUNT / 2
     assert found.count("stale") > COUNT / 2
 
@@ -50,8 +50,8 @@ def test_all_judges_agree(seed: int, rows: Rows) -> None:
 def test_recipes_vary() -> None:
     """A thousand seeds use every entry of every list."""
     recipes = [draw_recipe(seed) for seed in range(1000)]
-    for name, words in {
+    for name, entries in {
         "layers": LAYERS, "before": BEFORE, "view": VIEWS, "reads": READS, "step": STEPS,
     }.items():  # fmt: skip
-        assert {getattr(recipe, name) for recipe in recipes} == set(words)
+        assert {getattr(recipe, name) for recipe in recipes} == set(entries)
     assert len(set(recipes)) > 950
