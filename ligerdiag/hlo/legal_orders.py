@@ -75,17 +75,6 @@ def draw_orders(module: HloModule, kernels: Collection[int], count: int, seed: i
 _KINDS = ("kernels first", "kernels last", "one kernel first", "one kernel last", "random")
 
 
-def is_legal(computation: HloComputation, sequence: Sequence[HloInstruction]) -> bool:
-    """Returns whether the sequence has each instruction of the computation once, after everything that it needs."""
-    places = {one.id: at for at, one in enumerate(sequence)}
-    needed = _find_needed(computation)
-    return (
-        places.keys() == needed.keys()
-        and len(places) == len(sequence)
-        and all(places[one] < places[number] for number, before in needed.items() for one in before)
-    )
-
-
 def _find_holders(module: HloModule, kernels: Collection[int]) -> frozenset[int]:
     """Returns the ids of the kernels' calls, and of the instructions that run them."""
     found = set(kernels)
