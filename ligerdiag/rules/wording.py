@@ -266,7 +266,7 @@ _MAX_TEXT = 60
 """Length of the longest argument that a patch quotes, in characters."""
 
 
-def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
+def render_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str]) -> str:
     """Returns one line; empty if the call's source is insufficient or outside the source roots, or declares the write."""
     if call.line is None or call.is_declared or not has_trait(call.target, _JAX_TRITON):
         return ""
