@@ -78,14 +78,9 @@ class Analysed:
     context: Context
 
 
-def inspect_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Inspection:
-    """Judges one compilation. Raises ArtifactError when its modules are inconsistent."""
-    return analyse_compilation(compilation, **words).inspection
-
-
 @pause_collector()
 def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Analysed:
-    """Judges one compilation, and keeps the evidence. Raises as `inspect_compilation`."""
+    """Judges one compilation, and keeps the evidence. Raises ArtifactError when its modules are inconsistent."""
     program, optimized = compilation.program, compilation.optimized
     names = compilation.output_names or _name_outputs(optimized)
     modules = [module for module in (program, compilation.lowered, optimized) if module is not None]

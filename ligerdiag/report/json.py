@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from math import isfinite
 from typing import Any, cast
 
@@ -109,11 +108,6 @@ def render_json(report: CheckReport, *, exit_code: int | None = None, version: s
         "cases": [_case(case) for case in report.cases],
     }
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
-
-
-def load_schema() -> JsonObject:
-    """Returns the JSON Schema (draft 2020-12) of every output of this module."""
-    return json.loads(resources.files("ligerdiag.report").joinpath("schema.json").read_text(encoding="utf-8"))
 
 
 def compute_version() -> str:

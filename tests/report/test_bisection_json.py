@@ -6,8 +6,9 @@ import jsonschema
 import pytest
 
 from ligerdiag.report.comparisons import Bisection
-from ligerdiag.report.json import load_schema, render_bisections_json
+from ligerdiag.report.json import render_bisections_json
 from tests.report.bisection_samples import make_bisection
+from tools.json_schema import load_schema
 
 
 def _validate(text: str) -> None:
