@@ -247,7 +247,6 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
             shape=sizes[0],
             strides=sizes[1],
             offsets=(np.zeros(1, np.int32),) * len(argument.shape),
-            pads_nan=argument.padding_nan,
         )
     if kind.pointee:
         if not kind.is_pointer or kind.shape:

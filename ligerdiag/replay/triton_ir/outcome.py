@@ -18,7 +18,6 @@ class Descriptor:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """In elements."""
-    padding_nan: bool = False
 
 
 type Scalar = int | float | bool | np.generic[Any]
