@@ -117,7 +117,7 @@ def measure(folder: Path, *, as_written: bool) -> None:
     """One row, in a process of its own: prints instructions, seconds, seconds, MiB and the verdicts."""
     from ligerdiag.dumps.find import find_modules
     from ligerdiag.dumps.load import load_module, may_hold_kernels
-    from ligerdiag.inspection.compilation import inspect_compilation
+    from ligerdiag.inspection.compilation import analyse_compilation
     from ligerdiag.inspection.coverage import Compilation
 
     def refuse(data: bytes, name: str) -> bytes:
@@ -140,7 +140,7 @@ def measure(folder: Path, *, as_written: bool) -> None:
     effects = Cache().root / "effects"
     started, verdicts = process_time(), "nothing to check"
     if may_hold:
-        inspection = inspect_compilation(compilation, effects_cache=effects)
+        inspection = analyse_compilation(compilation, effects_cache=effects).inspection
         verdicts = (
             " ".join(verdict.value for verdict in inspection.outputs.values()) + f" {len(inspection.findings)} findings"
         )

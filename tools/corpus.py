@@ -25,10 +25,10 @@ import typer
 
 from ligerdiag.api.checking import check
 from ligerdiag.model.findings import Verdict
-from ligerdiag.replay.more_draws import Word
 from ligerdiag.run_options import CheckOptions
 from tools.fuzz.drawing import draw_program
 from tools.fuzz.judged_programs import CALLED_RIGHT, CALLED_WRONG, JudgedProgram, find_words, judge_case, load_known
+from tools.fuzz.more_draws import Word
 from tools.fuzz.source import render_case_file
 
 CORPUS = Path(__file__).parents[1] / "tests" / "fuzz" / "corpus.txt"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection.compilation import inspect_artifact, inspect_compilation
+from ligerdiag.inspection.compilation import analyse_compilation, inspect_artifact
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection
@@ -94,7 +94,7 @@ def compare_forms(
     """Yields every form of one case beside the full artifact. effects: cache directory for what kernels do."""
     full = inspect_artifact(tagged, effects_cache=effects)
     for form in forms:
-        reduced = inspect_compilation(reduce_artifact(form, tagged, untagged), effects_cache=effects)
+        reduced = analyse_compilation(reduce_artifact(form, tagged, untagged), effects_cache=effects).inspection
         changes = {name: _compare(verdict, reduced.outputs[name]) for name, verdict in full.outputs.items()}
         yield Comparison(form=form, case=tagged.provenance.case_id, changes=changes, full=full, reduced=reduced)
 

@@ -91,8 +91,6 @@ class Context(EvaluatedPair):
     """Reads of Refs that JAX has separated from the writes before them, according to the trace."""
     shared: tuple[SharedBytes, ...] = ()
     """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
-    derived: frozenset[str] = frozenset()
-    """Outputs whose intended value differs from plain program order (derivatives, in a canonicalized program)."""
 
     @cached_property
     def followed(self) -> FollowedWrites:
@@ -198,7 +196,6 @@ def compute_context(
         optimized_calls=tuple([(call, effects_of(call)) for call in calls]),
         roundings=evaluator.find_roundings(writes, output_names),
         refuted=frozenset() if tag_trust is None else tag_trust.refuted,
-        derived=evaluator.find_derived(intended, output_names),
     )
 
 

@@ -255,11 +255,6 @@ class CallEffects:
         places = (operand, len(self.operands) + output)
         return any(first == operand and other in places for first, other in self.saved)
 
-    def find_in_place(self, reader: int, writer: int) -> Neighbours:
-        """Returns the properties if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""
-        pair = self.get_in_place(reader, writer)
-        return Neighbours.UNKNOWN if pair is None else pair.neighbours
-
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
         """Returns the properties if these buffers (operands, then outputs) are the same bytes; None if unknown."""
         return next((pair for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer)), None)

@@ -11,7 +11,6 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, Protocol, cast
 
 from ligerdiag.errors import ArtifactError
@@ -168,7 +167,6 @@ def _parse_unchanged(source: bytes) -> tuple[Module, _Context]:
 
 
 _OPERATION = re.compile(r'\s*(?:%[^"=]*=\s)?"?([a-z_]\w*\.[\w.]+)"?', re.ASCII)
-_LABEL = re.compile(r"\s*\^bb(\d+)", re.ASCII)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*?)(?:, [#@].*)?>\Z", re.DOTALL)
 _SIZES = re.compile(r"tensor<((?:\d+x)*)|tensordesc<((?:\d+x)+)")
@@ -295,8 +293,3 @@ def parse_pointee(type_text: str) -> str:
         return ""
     inner = re.sub(r", \d+\Z", "", match[1])
     return re.sub(r"\A(?:\d+x)+([^,]+).*", r"\1", parse_element(inner))
-
-
-def count_elements(shape: Sequence[int]) -> int:
-    """Returns the product of the sizes."""
-    return prod(shape)

@@ -137,7 +137,6 @@ class TtirModule:
 
 @dataclass(slots=True)
 class _Region:
-    owner: libtriton.MlirOperation
     index: int
     blocks: dict[int, libtriton.MlirBlock]
 
@@ -200,7 +199,7 @@ class _Reader:
         for handle in handles:
             for index in range(handle.get_num_regions()):
                 region = handle.get_region(index)
-                self._regions[region.id()] = _Region(handle, index, {})
+                self._regions[region.id()] = _Region(index, {})
         self._members: dict[int, list[int]] = {number: [] for number in self._regions}
         self._block_of: dict[int, int] = {}
         numbers: dict[int, int] = {}

@@ -21,9 +21,10 @@ from ligerdiag.replay.estimate import estimate_cuts
 from ligerdiag.replay.replay_worker import Bounds, refuse
 from ligerdiag.replay.runs.loop_cuts import find_trip_count
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from tests.api.conftest import EACH_LEVEL
 from tests.case_levels import LARGE, SMALL, list_case_ids
+from tools.json_schema import load_schema
 
 ROOT = Path(__file__).parents[2]
 

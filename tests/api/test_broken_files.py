@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from jsonschema import validate
 
-from ligerdiag.report.json import load_schema
 from tests.api.conftest import RunCli
+from tools.json_schema import load_schema
 
 GOOD = "from ligerdiag import Arg, Case\nCASE = Case(name='good', function=lambda x: x, args=(Arg(shape=(4,)),){})\n"
 BROKEN = {

@@ -16,9 +16,9 @@ from ligerdiag.cli.main import main
 from ligerdiag.cli.output import SUMMARY, Format
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CheckReport, Status
-from ligerdiag.report.json import load_schema
 from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
 from tests.api.conftest import Check, RunCli
+from tools.json_schema import load_schema
 
 SARIF = Path(__file__).parents[1] / "report" / "schemas" / "sarif-2.1.0.json"
 FORMS = tuple(Format)

@@ -7,9 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.report.json import load_schema
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
+from tools.json_schema import load_schema
 
 READER = 'return {"sums": sums, "columns": h.sum(0)}'
 CALL = "    return jt.triton_call(x, kernel=double_kernel"

@@ -5,11 +5,7 @@ import pytest
 from tools.pointers import Dangling, check_text, find_dangling
 from tools.texts import Kind, Text
 
-GONE: frozenset[str] = frozenset(
-    {
-        "PytreeClass",
-    }
-)
+GONE: frozenset[str] = frozenset()
 """Pointers in docstrings of ligerdiag/ whose file or module is gone. Take one off when it is mended; add none."""
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import jsonschema
 
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from tests.dumps.conftest import Inspect, Pick
 from tools.claims.pairs import iterate_kernel_calls, load_pair
 from tools.claims.tally import run
+from tools.json_schema import load_schema
 
 COUNT = 250
 

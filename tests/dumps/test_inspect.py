@@ -14,9 +14,10 @@ from ligerdiag import api
 from ligerdiag.errors import InputError
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.model.report import Status
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.dumps.conftest import CASES, ROOT, Inspect, Pick, only, outputs
+from tools.json_schema import load_schema
 
 PROTOS = ("optimizations.hlo.pb",)
 KERNELS = tuple(name for name in CASES if name != "ordinary")

@@ -38,9 +38,10 @@ from ligerdiag.replay.dump_replay import DumpPlan, draw_parameters, load_snapsho
 from ligerdiag.replay.ops.scope import Array
 from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.agreement import compute_replay_agreements
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.dumps.conftest import ROOT, Inspect, Pick, only
+from tools.json_schema import load_schema
 
 SAME = (
     "accumulated_sum[argument-hidden]",

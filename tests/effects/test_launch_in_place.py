@@ -140,7 +140,7 @@ def test_pairs_are_numbered_by_the_calls_buffers_and_survive_the_cache() -> None
     assert replace(pair, line=None) == InPlace(reader=0, writer=1, neighbours=SHARED)
     assert pair.line is not None
     assert pair.line.file == truth_kernels.__file__
-    assert (effects.find_in_place(0, 1), effects.find_in_place(1, 0)) == (SHARED, UNKNOWN)
+    assert (effects.get_in_place(0, 1), effects.get_in_place(1, 0)) == (pair, None)
     text = render_effects(effects)
     assert parse_effects(text.encode(), operands=1, outputs=1) == effects
     writer = '"writer": 1'

@@ -1,9 +1,7 @@
 """Legal orders keep operands, control edges and effects, and put each unordered read before a kernel or after it."""
 
-import pytest
-
-from ligerdiag.hlo.legal_orders import LegalOrder, draw_orders, is_legal
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.legal_orders import LegalOrder, draw_orders
+from ligerdiag.hlo.module import HloComputation, HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto
 from tests.hlo.building import Builder, array, find, tuple_of
@@ -17,6 +15,17 @@ def read(builder: Builder) -> HloModule:
 
 def find_position(order: LegalOrder, one: HloInstructionProto) -> int:
     return next(at for some in order.sequences.values() for at, i in enumerate(some) if i.id == one.id)
+
+
+def is_legal(home: HloComputation, order: LegalOrder) -> bool:
+    """Returns whether the order has each instruction once, after its operands and control predecessors."""
+    numbers = [one.id for one in order.sequences[home.id]]
+    places = {number: at for at, number in enumerate(numbers)}
+    edges = [(before, one.id) for one in home.instructions for before in one.control_predecessors]
+    edges += [(operand.id, one.id) for one in home.instructions for operand in one.operands]
+    return sorted(numbers) == sorted(one.id for one in home.instructions) and all(
+        places[before] < places[after] for before, after in edges
+    )
 
 
 def write_chain() -> tuple[Builder, dict[str, HloInstructionProto]]:
@@ -42,7 +51,7 @@ def test_every_order_is_legal_and_each_free_choice_is_made_both_ways() -> None:
     module = read(builder)
     orders = list(draw_orders(module, [named["kernel"].id, named["other"].id], 40))
     assert len(orders) == 40
-    assert all(is_legal(module.entry, order.sequences[module.entry.id]) for order in orders)
+    assert all(is_legal(module.entry, order) for order in orders)
 
     def before(one: str, two: str) -> set[bool]:
         return {find_position(order, named[one]) < find_position(order, named[two]) for order in orders}
@@ -59,16 +68,6 @@ def test_the_first_two_orders_have_the_kernels_first_and_last() -> None:
     assert find_position(first, named["kernel"]) < find_position(first, named["free"])
     assert find_position(last, named["kernel"]) > find_position(last, named["free"])
     assert (first.late, first.name) == (frozenset(), "kernels first (0)")
-
-
-def test_an_order_that_breaks_an_edge_is_not_legal() -> None:
-    builder, named = write_chain()
-    module = read(builder)
-    sequence = list(module.entry.sequence)
-    at = next(n for n, one in enumerate(sequence) if one.id == named["early"].id)
-    assert is_legal(module.entry, sequence)
-    assert not is_legal(module.entry, [*sequence[:at], *sequence[at + 1 :], sequence[at]])
-    assert not is_legal(module.entry, sequence[1:])
 
 
 def test_effects_keep_their_order_and_a_kernel_in_a_loop_moves_the_loop() -> None:
@@ -96,13 +95,12 @@ def test_effects_keep_their_order_and_a_kernel_in_a_loop_moves_the_loop() -> Non
     assert all(find(module, loop).called_computations[0] in order.sequences for order in orders)
 
 
-@pytest.mark.parametrize("seed", [0, 7])
-def test_a_seed_draws_the_same_orders_each_time(seed: int) -> None:
+def test_the_same_orders_are_drawn_each_time() -> None:
     builder, named = write_chain()
     module = read(builder)
 
     def draw() -> list[list[int]]:
-        orders = draw_orders(module, [named["kernel"].id], 12, seed)
+        orders = draw_orders(module, [named["kernel"].id], 12)
         return [[one.id for one in order.sequences[module.entry.id]] for order in orders]
 
     assert draw() == draw()

@@ -10,7 +10,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.compilation import analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.report import Inspection
 from ligerdiag.toolchains.gpu_targets import load_target
@@ -45,7 +45,7 @@ class Pair:
         )
 
     def inspect(self, compilation: Compilation) -> Inspection:
-        return inspect_compilation(compilation, effects_cache=self.effects)
+        return analyse_compilation(compilation, effects_cache=self.effects).inspection
 
 
 type Pairs = dict[str, Pair]

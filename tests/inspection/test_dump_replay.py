@@ -7,7 +7,6 @@ from ligerdiag.analysis.provenance import compute_tags
 from ligerdiag.effects.isolated import read_modules_isolated
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection.compilation import analyse_compilation
 from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
 from ligerdiag.replay.dump_replay import draw_parameters, join_programs, plan_dump, replay_dump
 from ligerdiag.replay.ops.scope import NotCoveredError
@@ -125,16 +124,3 @@ def test_parameters_larger_than_their_buffers_are_refused(pairs: Pairs) -> None:
         module.entry.parameters[0].shape.dimensions[0] = 1 << 40
     with pytest.raises(ArtifactError, match="does not hold"):
         join_programs(retagged.program, retagged.optimized, dump.buffers, dump.output_names)
-
-
-def test_derivatives_of_reads_before_a_write_are_not_read_in_program_order(pairs: Pairs) -> None:
-    found: dict[str, frozenset[str]] = {}
-    for case in ("residual_beside_new", "own_backward_rule_missing", "residual"):
-        _, dump = pairs[case].load_dump()
-        found[case] = analyse_compilation(dump, effects_cache=pairs[case].effects).context.derived
-    intended_from_before = frozenset({"gradient"})
-    assert found == {
-        "residual_beside_new": intended_from_before,
-        "own_backward_rule_missing": intended_from_before,
-        "residual": frozenset(),
-    }

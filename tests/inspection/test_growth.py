@@ -14,7 +14,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.compilation import analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
 from ligerdiag.toolchains.gpu_targets import load_target
@@ -50,7 +50,7 @@ def count_calls(artifact: Artifact, blocks: int, folder: Path, effects: Path) ->
         name="repeated", program=program, as_written=False, optimized=optimized, buffers=buffers, output_names=()
     )
     profile = Profile()
-    inspection = profile.runcall(inspect_compilation, compilation, effects_cache=effects)
+    inspection = profile.runcall(analyse_compilation, compilation, effects_cache=effects).inspection
     return sum(entry.callcount for entry in profile.getstats()), set(inspection.outputs.values())
 
 

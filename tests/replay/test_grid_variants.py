@@ -255,6 +255,7 @@ def test_the_launch_alone_proves_the_expected_findings(name: str) -> None:
     for output, use in enumerate(effects.output_uses):
         found |= {UNWRITTEN} if use.old_read is not None and count + output not in shared else set()
     for buffer in range(count + len(launch.outputs)):
-        if effects.find_in_place(buffer, buffer) is Neighbours.SHARED:
+        pair = effects.get_in_place(buffer, buffer)
+        if pair is not None and pair.neighbours is Neighbours.SHARED:
             found |= {IN_PLACE if buffer < count or buffer in shared else ORDER}
     assert found == (launch.rules if launch.static is None else launch.static)

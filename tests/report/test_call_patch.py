@@ -33,7 +33,7 @@ def patch(
         written=written,
         is_declared=is_declared,
     )
-    return render_patch(call, kernel="kernel", operand=operand, source_roots=[str(folder)])
+    return render_patch(call, operand=operand, source_roots=[str(folder)])
 
 
 @pytest.mark.parametrize("target", [BEFORE, SINCE])

@@ -12,10 +12,11 @@ from ligerdiag.model.report import Coverage, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime
 from ligerdiag.report.comparisons import ComparedSide as Compile
 from ligerdiag.report.comparisons import Difference, DifferenceReport, compute_difference
-from ligerdiag.report.json import load_schema, render_differences_json
+from ligerdiag.report.json import render_differences_json
 from ligerdiag.report.terminal.full_report import render_difference_report
 from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
 from tests.report.samples import make_case
+from tools.json_schema import load_schema
 
 
 def make_difference(

@@ -18,9 +18,10 @@ from ligerdiag.model.findings import (
     SourceLine,
 )
 from ligerdiag.model.report import SCHEMA_VERSION, CheckReport
-from ligerdiag.report.json import FOR_RULES, load_schema, render_json
+from ligerdiag.report.json import FOR_RULES, render_json
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
+from tools.json_schema import load_schema
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())

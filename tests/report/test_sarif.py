@@ -24,7 +24,7 @@ unexpected-verdict unexplained-verdict inconclusive disagreement not-analysed no
 
 
 def render(report: CheckReport, exit_code: int = 0) -> dict[str, Any]:
-    return json.loads(render_sarif(report, repository=REPOSITORY, exit_code=exit_code, version="1.2.3"))
+    return json.loads(render_sarif(report, repository=REPOSITORY, exit_code=exit_code))
 
 
 def render_results(*cases: CaseReport) -> list[dict[str, Any]]:

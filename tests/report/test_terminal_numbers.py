@@ -9,7 +9,7 @@ import pytest
 from ligerdiag.model.findings import Attribution, CutLoop, OutputNumbers, ReplayState, SourceLine, Verdict
 from ligerdiag.model.report import Disagreement, Status
 from ligerdiag.report.agreement import compute_disagreements
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.report.relative_errors import summarise_numbers
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import (
@@ -23,6 +23,7 @@ from tests.report.samples import (
     make_replay,
     make_report,
 )
+from tools.json_schema import load_schema
 
 LOSSY = make_replay({**AGREEING, "weight": make_numbers(Attribution.LOSSY)})
 FRESH_INPUT = make_replay({**AGREEING, "input": make_numbers()})

@@ -190,7 +190,7 @@ def test_what_reading_needs_goes_on(action: str, tried: tuple[Said, Said, list[l
     [
         ("_leave_network", "the network"),
         ("deny_changes", "writing to your files"),
-        ("drop_capabilities", "capabilities"),
+        ("_drop_capabilities", "capabilities"),
         ("deny_calls", "system calls that it does not need"),
     ],
 )
@@ -198,7 +198,7 @@ def test_an_old_kernel_is_said_to_be_one(step: str, what: str, monkeypatch: pyte
     def refuse(*_: object) -> None:
         raise OSError(38, "Function not implemented")
 
-    for name in ("_leave_network", "deny_changes", "drop_capabilities", "deny_calls"):
+    for name in ("_leave_network", "deny_changes", "_drop_capabilities", "deny_calls"):
         monkeypatch.setattr(child, name, refuse if name == step else lambda *_: 7)
     monkeypatch.setattr(child, "_limit", lambda *_: None)
     monkeypatch.setattr(child, "_OOM_SCORE", "0")

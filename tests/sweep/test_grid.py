@@ -18,7 +18,7 @@ from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.sweep import campaign, cluster
 from ligerdiag.sweep import grid as grid_module
 from ligerdiag.sweep.campaign import SweepOptions, SweepReport, describe_rate, make_row
@@ -34,6 +34,7 @@ from ligerdiag.sweep.sweep_table import (
 )
 from ligerdiag.sweep.task import UnfitWorker, run_task
 from tests.report.samples import make_case, make_finding, make_report
+from tools.json_schema import load_schema
 
 CASE = """
 from ligerdiag import Arg, Case

@@ -7,7 +7,7 @@ from pathlib import Path
 from ligerdiag.dumps.content import limit_time
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.compilation import analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection
@@ -49,7 +49,7 @@ def judge(pair: Pair, effects_cache: Path, readers: Pool | None = None) -> Judge
             compilation = Compilation(
                 name=pair.name, program=program, as_written=False, optimized=optimized, buffers=buffers, output_names=()
             )
-            inspection = inspect_compilation(compilation, effects_cache=effects_cache, readers=readers)
+            inspection = analyse_compilation(compilation, effects_cache=effects_cache, readers=readers).inspection
     except LigerdiagError as error:
         return Judged(refusal=str(error))
     return Judged(

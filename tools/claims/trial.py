@@ -14,10 +14,11 @@ from ligerdiag import api
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport, Noun
 from ligerdiag.model.report import Judged as JudgedCase
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_terminal
 from tools.claims.judging import Judged, find_improved
 from tools.claims.mutation import Claim
+from tools.json_schema import load_schema
 
 
 class Outcome(StrEnum):

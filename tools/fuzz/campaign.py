@@ -31,7 +31,6 @@ from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
-from ligerdiag.replay.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
 from ligerdiag.replay.replay_service import compute_environment
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
@@ -47,6 +46,7 @@ from tools.fuzz.judged_programs import (
     list_trusted,
     load_rows,
 )
+from tools.fuzz.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
 from tools.fuzz.processes import Workload, append_row, read_processor_seconds, run_workloads, serve_workload
 from tools.fuzz.programs import RandomProgram
 from tools.fuzz.shrink import measure, shrink

@@ -41,7 +41,6 @@ from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.model.findings import PROGRAM_ORDER, Attribution, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Inspection, Progress
-from ligerdiag.replay.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
 from ligerdiag.replay.replay_service import compute_environment
 from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.relative_errors import compute_worst
@@ -61,6 +60,7 @@ from tools.fuzz.judged_programs import (
     list_trusted,
     load_known,
 )
+from tools.fuzz.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
 from tools.fuzz.processes import Workload, append_row, read_processor_seconds, run_workloads, serve_workload
 from tools.fuzz.programs import RandomProgram
 from tools.fuzz.source import render_case_file

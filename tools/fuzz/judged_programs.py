@@ -13,12 +13,12 @@ from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport
-from ligerdiag.replay.more_draws import WRONG as FAR_ABOVE
-from ligerdiag.replay.more_draws import DrawsAnswer, Word
 from ligerdiag.report.agreement import find_order_changes
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import Jobs, Option
+from tools.fuzz.more_draws import WRONG as FAR_ABOVE
+from tools.fuzz.more_draws import DrawsAnswer, Word
 from tools.fuzz.programs import find_kind
 
 _REFERENCE = list_ids(RuleKind.REFERENCE)

@@ -98,7 +98,7 @@ class LaunchSite:
                 if parse_element(text) == "i32" and (text == "i32" or op.name.endswith(("gather", "scatter")))
             ][:rank]
             if op.name.endswith(("gather", "scatter")):
-                shape = _get_gathered_shape(op, types)
+                shape = _get_gathered_shape(types)
                 found = None if shape is None else _reach_rows(values[0], numbers, shape, width, budget)
             else:
                 found = reach_block(values[0], numbers, range(rank), width, budget)
@@ -120,7 +120,7 @@ class LaunchSite:
         return pointer, mask if isinstance(mask, MaskBox | Dense) else UNKNOWN, width
 
 
-def _get_gathered_shape(op: Operation, types: Sequence[str]) -> tuple[int, ...] | None:
+def _get_gathered_shape(types: Sequence[str]) -> tuple[int, ...] | None:
     """Rows and columns of a gather or scatter; its descriptor's block is one row."""
     block = parse_shape(types[0])
     rows = parse_shape(types[1])

@@ -179,7 +179,6 @@ class BufferTrace:
     """Some program surely reads bytes that it has not written before."""
     may_read_old: bool = False
     """Some read is uncovered."""
-    is_read: bool = False
     plain_read: list[tuple[int, ByteRuns, SourceLine | None]] = field(
         default_factory=list[tuple[int, ByteRuns, SourceLine | None]]
     )
@@ -221,7 +220,6 @@ class Trace:
         self._time += 1
         if buffer is None:
             return
-        buffer.is_read = True
         sure = sure and not self._depth
         if buffer.watches_old:
             self._watch_read(buffer, runs if sure else None, OldRead(is_atomic=not plain, line=place))

@@ -58,7 +58,7 @@ CASES: dict[str, CaseReport] = {
 
 
 def render(case: CaseReport) -> str:
-    return render_case_html(case, make_report(case), version="1.0")
+    return render_case_html(case, make_report(case))
 
 
 @pytest.mark.parametrize("name", CASES)

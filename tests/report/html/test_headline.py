@@ -111,7 +111,7 @@ def test_a_headline_about_wrong_numbers_claims_only_known_facts_about_the_schedu
 def test_an_output_with_a_wrong_number_is_no_green_end_of_the_dataflow() -> None:
     replay = make_replay({}, reference={"loss": 3.0}, reference_tolerance={"loss": 1e-4})
     case = make_case(view=make_view(), replay=replay)
-    page = render_case_html(case, make_report(case), version="1.0")
+    page = render_case_html(case, make_report(case))
     assert "node n-output v-error" in page
     assert "node n-output v-fresh" not in page
 
@@ -158,7 +158,7 @@ def test_headline_sentence_and_first_band_are_about_the_kernel_of_the_worst_find
     assert headline.detail == "`bias` misses %late.1 of `late`"
     assert case.view is not None
     assert [picture.buffer.kernel for picture in compute_pictures(case.view, subject)] == ["late", "early"]
-    text = compute_text(render_case_html(case, make_report(case), version="1.0"))
+    text = compute_text(render_case_html(case, make_report(case)))
     assert text.index("late", text.index("Findings")) < text.index("early", text.index("Findings"))
 
 
@@ -180,7 +180,6 @@ def test_the_head_shows_the_line_of_the_call(tmp_path: Path) -> None:
     page = render_case_html(
         case := make_case(findings=(make_finding(outputs=("input",)), call), source_roots=(str(tmp_path),)),
         make_report(case),
-        version="1.0",
     )
     head = page[page.index('id="headline"') : page.index('id="findings"')]
     assert f"{file}:3" in head

@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from ligerdiag.replay.more_draws import Word, compute_ratio, judge_ratios
+from tools.fuzz.more_draws import Word, compute_ratio, judge_ratios
 
 
 @pytest.mark.parametrize(
