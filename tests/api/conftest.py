@@ -9,7 +9,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.replay.replay_worker import Bounds
-from tests.case_levels import is_by_day, list_case_ids
+from tests.case_levels import list_case_ids, runs_daily
 from tools.running import Outcome
 from tools.warm_commands import run_warm_command
 
@@ -62,7 +62,7 @@ def list_selectors(*, everything: bool) -> tuple[str | Path, ...]:
     """Selectors of the cases of the day, or of all."""
     if everything:
         return (ROOT / "cases",)
-    return tuple(f"{ROOT / 'cases'}::{one}" for one in list_case_ids() if is_by_day(one))
+    return tuple(f"{ROOT / 'cases'}::{one}" for one in list_case_ids() if runs_daily(one))
 
 
 @pytest.fixture(scope="session")

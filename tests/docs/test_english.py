@@ -8,7 +8,6 @@ from tools.texts import Kind, Text, parse_python
 TO_REWRITE: frozenset[str] = frozenset(
     {
         "ligerdiag/effects",
-        "tests",
         "tests/analysis",
         "tests/api",
         "tests/cli",
@@ -19,8 +18,6 @@ TO_REWRITE: frozenset[str] = frozenset(
         "tests/kernels",
         "tests/newcomer",
         "tests/property",
-        "tests/sandbox",
-        "tests/tools",
         "tests/witness",
         "tools",
     }

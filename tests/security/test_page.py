@@ -33,11 +33,14 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "That process counts the modules": (
         COUNTING + "test_the_parent_reads_no_text_to_count_its_modules",
-        COUNTING + "test_links_to_one_file_are_one_file",
-        COUNTING + "test_all_texts_together_have_bounds",
+        COUNTING + "test_links_to_the_same_file_count_once",
+        COUNTING + "test_all_texts_together_have_one_limit",
     ),
-    "Where it offers seccomp": (CONFINEMENT + "test_is_denied", CONFINEMENT + "test_what_reading_needs_goes_on"),
-    "Capabilities it has none": (CONFINEMENT + "test_is_denied",),
+    "Where it offers seccomp": (
+        CONFINEMENT + "test_the_attack_is_denied",
+        CONFINEMENT + "test_confinement_allows_everything_that_reading_needs",
+    ),
+    "Capabilities it has none": (CONFINEMENT + "test_the_attack_is_denied",),
     "No name makes a link": ("tests/report/test_sarif.py::test_no_name_makes_a_link_in_any_text",),
     "Ctrl-C ends a command": (
         "tests/cli/test_interrupted_imports.py::test_an_import_that_is_interrupted_ends_the_command",
@@ -94,31 +97,29 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "A comment in a file that came": (SOURCES + "test_a_dump_does_not_excuse_itself",),
     "Beside a single file that you inspect": (SOURCES + "test_the_user_s_own_comments_and_configuration_count",),
     "Time, memory, bytes read": (
-        "tests/sandbox/test_bounds.py::test_work_is_bounded",
+        "tests/sandbox/test_bounds.py::test_a_hostile_input_costs_bounded_work",
         "tests/dumps/test_find.py::test_a_directory_is_looked_through_within_bounds",
     ),
-    "A file that is not regular": (
-        "tests/sandbox/test_untrusted_files.py::test_what_is_no_regular_file_is_not_opened",
-    ),
+    "A file that is not regular": ("tests/sandbox/test_untrusted_files.py::test_only_regular_files_are_opened",),
     "`inspect` reads in a process": (
         "tests/sandbox/test_inspector.py::test_a_process_that_dies_costs_one_module",
-        "tests/sandbox/test_inspector.py::test_what_the_kernel_lets_us_give_up_is_given_up",
+        "tests/sandbox/test_inspector.py::test_the_process_gives_up_every_right_that_the_kernel_lets_it",
     ),
     "Where the kernel offers Landlock": (
-        LANDLOCK + "test_no_file_elsewhere_is_changed",
+        LANDLOCK + "test_no_file_outside_the_folder_is_changed",
         LANDLOCK + "test_no_process_outside_gets_its_signals",
-        "tests/sandbox/test_inspector.py::test_a_process_that_is_taken_over_changes_nothing_of_ours",
+        "tests/sandbox/test_inspector.py::test_a_hijacked_process_changes_none_of_our_files",
     ),
     "A kernel that lacks one of these": (
-        CONFINEMENT + "test_an_old_kernel_is_said_to_be_one",
-        CONFINEMENT + "test_what_is_active_is_said",
+        CONFINEMENT + "test_a_protection_that_the_kernel_lacks_is_reported",
+        CONFINEMENT + "test_a_verbose_run_lists_the_active_protections",
         "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
     ),
     "Its results about a stranger's": (
         "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
         "tests/security/test_trust.py::test_what_is_known_of_a_kernel_is_read_and_not_written",
     ),
-    "It can still read your files": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
+    "It can still read your files": (LANDLOCK + "test_writing_its_own_folder_reading_and_chmod_still_work",),
     "A name in a report holds": (
         "tests/report/test_printable.py::test_control_characters_are_removed_and_text_is_kept",
         "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",
@@ -175,7 +176,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/compile/test_cache_trust.py::test_a_cache_of_another_user_is_refused",
     ),
     "A replay has limits of its own there": (
-        "tests/sandbox/test_inspector.py::test_a_process_that_dies_of_a_replay_costs_the_numbers_alone",
+        "tests/sandbox/test_inspector.py::test_a_process_that_dies_in_a_replay_costs_only_the_numbers",
         "tests/dumps/test_replay.py::test_memory_that_no_estimate_sees_is_bounded",
         "tests/dumps/test_replay.py::test_an_endless_loop_costs_the_numbers_alone",
         "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_read_here",

@@ -1,4 +1,4 @@
-"""A few random orders of small files that do things to their process; the nightly size is 200 of cases/."""
+"""A few random orders of small files that change their process; the nightly run takes 200 orders of cases/."""
 
 import random
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_a_file_that_takes_long_is_drawn_rarely() -> None:
     assert all(2 <= len(set(order.files)) <= 4 for order in orders)
 
 
-def test_what_differs_is_named() -> None:
+def test_the_differing_file_is_named() -> None:
     expected = {"f:a": {"x": "1", "y": "2"}, "f:b": {"x": "1"}}
     assert find_difference(expected, {"f:a": {"x": "1", "z": "3"}}) == ("f:a/y", "f:a/z")
     assert find_difference(expected, {"f:b": {"x": "1"}}) == ()

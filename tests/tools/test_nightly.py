@@ -1,17 +1,17 @@
-"""Each pattern of tests/by_night.py still means a test."""
+"""Each pattern of tests/nightly.py matches a test."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.by_night import PATTERNS, is_by_night
+from tests.nightly import PATTERNS, is_nightly
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_pattern_means_a_function_that_is_there(pattern: str) -> None:
+def test_each_pattern_matches_an_existing_test(pattern: str) -> None:
     files, _, name = pattern.partition("::")
     found = list(ROOT.glob(files.partition("[[]")[0]))
     assert found
@@ -19,8 +19,8 @@ def test_a_pattern_means_a_function_that_is_there(pattern: str) -> None:
     assert any(f"def {beginning}" in path.read_text(encoding="utf-8") for path in found if path.suffix == ".py")
 
 
-def test_a_bracket_is_a_bracket() -> None:
-    assert is_by_night("tests/docs/test_commands.py::test_a_page_prints_what_it_shows_and_ends_as_it_says[tutorial.md]")
-    assert not is_by_night(
+def test_brackets_in_ids_match_literally() -> None:
+    assert is_nightly("tests/docs/test_commands.py::test_a_page_prints_what_it_shows_and_ends_as_it_says[tutorial.md]")
+    assert not is_nightly(
         "tests/docs/test_commands.py::test_a_page_prints_what_it_shows_and_ends_as_it_says[README.md]"
     )

@@ -1,14 +1,16 @@
-"""Which tests run by night only, beside those that bear the marker `nightly` themselves: what costs more than it finds.
+"""The tests that run only in the nightly run because they cost more than they find, besides those that have the
+`nightly` marker.
 
-CI has two cores and ten minutes. Each entry has a test beside it that runs by day and asks the same of a smaller program, of
-another type, or of the room below; docs/measurements/2026-11-24-tests.md says what the tests of the day notice of mutations.
+CI has two cores and ten minutes. For each entry a test nearby runs every day and checks the same on a smaller program,
+for another type, or one layer below. docs/measurements/2026-11-24-tests.md lists the mutations that the daily tests
+notice.
 """
 
 import re
 from fnmatch import translate
 
 PATTERNS = (
-    # pages whose commands other pages have, too
+    # pages whose commands also occur on other pages
     "tests/docs/test_commands.py::*[[]tutorial.md]",
     "tests/docs/test_commands.py::*[[]pytest-plugin.md]",
     "tests/docs/test_commands.py::*[[]formats.md]",
@@ -19,7 +21,7 @@ PATTERNS = (
     "tests/docs/test_plain_install.py::test_the_plugins_page_*",
     "tests/docs/test_plain_install.py::*tutorial.md*",
     "tests/docs/test_plain_install.py::test_what_init_writes_*",
-    # each way of dumping, and of an end, in one of several programs
+    # each way to dump, and each way to end, runs daily in one of several programs
     "tests/dumps/test_replay.py::test_an_endless_loop_costs_the_numbers_alone",
     "tests/dumps/test_replay.py::test_a_payload_that_unpacks_without_end_is_not_replayed",
     "tests/dumps/test_replay.py::test_bounds_and_seed",
@@ -38,7 +40,7 @@ PATTERNS = (
     "tests/tools/test_claims.py::*[[]text]",
     "tests/tools/test_claims.py::*[[]caches]",
     "tests/tools/test_claims.py::*[[]artifacts]",
-    # pages in a browser: one width and one scheme by day
+    # pages in a browser: one width and one colour scheme run daily
     "tests/report/html/test_in_chromium.py::*[[]dark-390]",
     "tests/report/html/test_in_chromium.py::*[[]390*",
     "tests/report/html/test_in_chromium.py::test_text_has_the_contrast_*",
@@ -48,12 +50,12 @@ PATTERNS = (
     "tests/report/html/test_in_chromium.py::test_a_band_with_many_wrong_reads_*",
     "tests/report/html/test_in_chromium.py::test_the_keys_j_and_k_*",
     "tests/report/html/test_in_chromium.py::test_pictures_controls_*",
-    # with one generation of jax-triton
+    # one generation of jax-triton runs daily
     "tests/newcomer/test_newcomer.py::test_a_program_gets_the_answer_*[[]pinned-*",
     "tests/newcomer/test_newcomer.py::test_the_cured_step_*[[]pinned]",
     "tests/newcomer/test_newcomer.py::test_what_cannot_be_meant_*[[]pinned]",
     "tests/newcomer/test_newcomer.py::test_what_has_no_batching_rule_*[[]plain]",
-    # kernels: one type and one size by day
+    # kernels: one type and one size run daily
     "tests/kernels/*[[]*bfloat16*",
     "tests/kernels/*[[]*float16*",
     "tests/kernels/*[[]bf16*",
@@ -71,7 +73,7 @@ PATTERNS = (
     "tests/kernels/test_seed_flce.py::test_a_last_chunk_of_any_size_*",
     "tests/kernels/test_small_kernels.py::test_the_pallas_twin_*",
     "tests/kernels/test_llama.py::*",
-    # opcodes of numbers in some types
+    # opcodes for some of the numeric types
     *(
         f"tests/replay/opcodes/*[[]*{name}*"
         for name in ("int16", "int64", "uint32", "int8", "float64", "float16", "float8", "u8", "f64")
@@ -86,9 +88,9 @@ PATTERNS = (
     "tests/replay/triton_ir/test_random_kernels.py::*[[]40]",
     "tests/replay/triton_ir/test_programs.py::test_a_program_that_waits_for_ever_*",
     "tests/replay/triton_ir/test_project_kernels.py::*[[]seed_flce]",
-    # ends of processes: the room below has each by itself
-    "tests/sandbox/test_bounds.py::test_what_is_beside_them_is_judged",
-    "tests/sandbox/test_bounds.py::test_what_the_tests_hold_*",
+    # processes that die: a test of the lower layer has each alone
+    "tests/sandbox/test_bounds.py::test_a_good_module_beside_hostile_ones_is_judged",
+    "tests/sandbox/test_bounds.py::test_memory_of_the_test_process_*",
     "tests/sandbox/test_bounds.py::*[[]members]",
     "tests/sandbox/test_bounds.py::*[[]zeros]",
     "tests/sandbox/test_bounds.py::*[[]hole in*",
@@ -96,9 +98,9 @@ PATTERNS = (
     "tests/sandbox/test_inspector.py::*_costs_one_module[[]raise*",
     "tests/sandbox/test_inspector.py::*_costs_one_module[[]leave*",
     "tests/sandbox/test_inspector.py::*_costs_one_module[[]pickle*",
-    "tests/sandbox/test_inspector.py::test_what_the_process_starts_*",
+    "tests/sandbox/test_inspector.py::test_child_processes_have_*",
     "tests/sandbox/test_landlock.py::*[[]m*",
-    "tests/tools/test_kill_runs.py::test_a_disk_that_is_really_full",
+    "tests/tools/test_kill_runs.py::test_a_real_full_disk_does_no_harm",
     "tests/tools/test_kill_runs.py::*[[]parent*",
     "tests/tools/test_shuffle_orders.py::test_any_order_gives_the_same_bytes",
     "tests/compile/test_forks_elsewhere.py::test_forked_workers_*[[]0.9]",
@@ -117,7 +119,7 @@ PATTERNS = (
     "tests/sweep/test_case_pages.py::test_a_grid_without_pages_*",
     "tests/sweep/test_sizes.py::test_each_size_is_compiled_*",
     "tests/examples/test_model_examples.py::*",
-    # the plugin, suppressions, bisection: the smaller program of each by day
+    # the plugin, suppressions, bisection: the smaller program of each runs daily
     "tests/pytest_plugin/test_installed.py::test_two_processes_*",
     "tests/pytest_plugin/test_fixture.py::test_a_marker_makes_one_test_*",
     "tests/api/test_function.py::test_functions_of_a_script_*",
@@ -135,12 +137,12 @@ PATTERNS = (
     "tests/security/test_foreign_folder.py::*[[]inspect --html]",
     "tests/security/test_foreign_folder.py::*[[]bisect]",
 )
-"""Of node ids, as fnmatch has them."""
+"""fnmatch patterns of node ids."""
 
 
 _ANY = re.compile("|".join(map(translate, PATTERNS)))
 
 
-def is_by_night(nodeid: str) -> bool:
-    """Whether a pattern means the test."""
+def is_nightly(nodeid: str) -> bool:
+    """Returns whether a pattern matches the test."""
     return _ANY.match(nodeid) is not None
