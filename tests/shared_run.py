@@ -39,7 +39,7 @@ SET_BY_JAX = {"TPU_SKIP_MDS_QUERY": "1", "TF_CPP_MIN_LOG_LEVEL": "1"}
 templates.
 """
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
-"""Threads of OpenBLAS wait for one another in a loop: if other processes occupy the cores, a 2 ms product takes 200 ms."""
+"""Threads of OpenBLAS wait for one another in a loop: if others hold the cores, a 2 ms product takes 200 ms."""
 TEMPLATES = 12
 """How many templates are kept: three kinds of workers, each for the pinned versions, for a plain install, and for tests
 that set variables.

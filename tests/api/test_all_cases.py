@@ -28,12 +28,12 @@ from tests.case_levels import LARGE, SMALL, list_case_ids
 ROOT = Path(__file__).parents[2]
 
 
-def at_night(*values: str) -> Any:
+def nightly(*values: str) -> Any:
     return pytest.param(*values, marks=pytest.mark.nightly)
 
 
-SHAPES = (SMALL, at_night(LARGE))
-BIASES = (at_night("False"), "True")
+SHAPES = (SMALL, nightly(LARGE))
+BIASES = (nightly("False"), "True")
 
 type Cases = Mapping[str, CaseReport]
 
@@ -125,17 +125,17 @@ def test_really_in_bf16_the_gradients_read_the_logits_from_before_the_folded_con
     "rows",
     [
         "seed_flce[True-float32",
-        at_night("seed_flce[True-bfloat16"),
+        nightly("seed_flce[True-bfloat16"),
         "bf16_flce[True",
         "flce_modes[trivial-float32",
-        at_night("flce_modes[trivial-bfloat16"),
+        nightly("flce_modes[trivial-bfloat16"),
     ],
 )
 def test_the_trivial_operations_order_the_readers_on_one_device(rows: str, bias: str, shape: str, cases: Cases) -> None:
     assert set(gradients_of(cases[f"{rows}-{bias}-{shape}]"]).values()) == {Verdict.FRESH}
 
 
-@pytest.mark.parametrize("mode", ["trivial", at_night("barrier")])
+@pytest.mark.parametrize("mode", ["trivial", nightly("barrier")])
 def test_batch_sharded_an_order_makes_the_gradients_fresh_too(mode: str, cases: Cases) -> None:
     assert set(gradients_of(cases[f"sharded_flce[batch-{mode}]"]).values()) == {Verdict.FRESH}
 

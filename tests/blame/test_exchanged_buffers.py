@@ -32,7 +32,7 @@ WRONG = {
 }
 """The outputs that are wrong."""
 
-DAY = (
+DAILY = (
     "started",
     "rotated",
     "in_a_branch",
@@ -40,12 +40,12 @@ DAY = (
     "needs_the_one_before",
     "in_branches_that_need_the_old",
 )
-EACH = [pytest.param(name, marks=() if name in DAY else pytest.mark.nightly) for name in (*RIGHT, *WRONG)]
+EACH = [pytest.param(name, marks=() if name in DAILY else pytest.mark.nightly) for name in (*RIGHT, *WRONG)]
 
 
 @pytest.fixture(scope="module")
 def reports(shared_cache: Path, request: pytest.FixtureRequest) -> dict[str, CaseReport]:
-    names = DAY if request.config.option.markexpr == "not nightly" else (*RIGHT, *WRONG)
+    names = DAILY if request.config.option.markexpr == "not nightly" else (*RIGHT, *WRONG)
     selectors = tuple(f"{FILE}::{name}" for name in names)
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache))
     return {case.id: case for case in report.cases}

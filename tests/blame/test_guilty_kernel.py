@@ -36,14 +36,14 @@ program.
 """
 
 
-DAY = ("optimizer_too_early", "weight_too_old", "values_too_new", "chain_too_early", "looped", "each_its_own")
-EACH = [pytest.param(name, marks=() if name in DAY else pytest.mark.nightly) for name in GUILTY]
+DAILY = ("optimizer_too_early", "weight_too_old", "values_too_new", "chain_too_early", "looped", "each_its_own")
+EACH = [pytest.param(name, marks=() if name in DAILY else pytest.mark.nightly) for name in GUILTY]
 
 
 @pytest.fixture(scope="module")
 def reports(shared_cache: Path, request: pytest.FixtureRequest) -> dict[str, CaseReport]:
     file = Path(__file__).with_name("steps.py")
-    names = DAY if request.config.option.markexpr == "not nightly" else tuple(GUILTY)
+    names = DAILY if request.config.option.markexpr == "not nightly" else tuple(GUILTY)
     selectors = tuple(f"{file}::{name}" for name in names)
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache, replay=False, view=True))
     return {case.id: case for case in report.cases}

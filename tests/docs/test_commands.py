@@ -18,7 +18,7 @@ from tools.documents import (
 )
 
 PAGES = [page for page in list_pages() if any(one.is_shell for one in parse_blocks(page))]
-BY_NIGHT = {"bisect.md", "how-to-several-gpus.md", "how-to-check-your-train-step.md", "drift.md"}
+NIGHTLY = {"bisect.md", "how-to-several-gpus.md", "how-to-check-your-train-step.md", "drift.md"}
 """The dearest pages. The bisections of the first two compile some 60 programs of their own; tests/bisect has small ones.
 test_plain_install follows the third page in a plain environment, and tests/analysis has the drift of small cases."""
 
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=pytest.mark.nightly) if page.name in BY_NIGHT else page for page in PAGES],
+    [pytest.param(page, marks=pytest.mark.nightly) if page.name in NIGHTLY else page for page in PAGES],
     ids=lambda page: page.name,
 )
 def test_a_page_prints_what_it_shows_and_ends_as_it_says(page: Path, folder: Path, shared_cache: Path) -> None:

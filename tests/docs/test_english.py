@@ -15,8 +15,6 @@ TO_REWRITE: frozenset[str] = frozenset(
         "tests/fuzz",
         "tests/hlo",
         "tests/inspection",
-        "tests/kernels",
-        "tests/newcomer",
         "tests/property",
         "tests/witness",
         "tools",

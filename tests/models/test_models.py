@@ -16,8 +16,8 @@ from ligerdiag.model.report import CaseReport
 from tests.models.rows import CASES, MODELS
 
 ROWS = Path(__file__).with_name("rows.py")
-BY_DAY = {"normed_queries", "decoding"}
-"""Models whose rows on one device are judged by day; by night all rows are."""
+DAILY = {"normed_queries", "decoding"}
+"""Models whose rows on one device are judged every day; the nightly run judges all rows."""
 CALLED_RIGHT, CALLED_WRONG = (Verdict.FRESH, Verdict.LATENT), (Verdict.STALE, Verdict.CLOBBERED)
 MARGIN = 10.0
 """Times the tolerance, what rounding explains."""
@@ -39,8 +39,8 @@ def list_rows() -> Iterator[object]:
     for model in MODELS:
         name = model.__name__
         for kind in ("one", "data", "data and weights"):
-            is_of_day = name in BY_DAY and kind == "one"
-            yield pytest.param(name, kind, id=f"{name}-{kind}", marks=() if is_of_day else pytest.mark.nightly)
+            is_daily = name in DAILY and kind == "one"
+            yield pytest.param(name, kind, id=f"{name}-{kind}", marks=() if is_daily else pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(("model", "kind"), tuple(list_rows()))

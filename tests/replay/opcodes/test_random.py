@@ -12,7 +12,7 @@ from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu
 
 STATES = [("rng_default", 2), ("rng_default", 3), ("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3)]
 SHAPES = [(), (5,), (3, 4), (7, 3, 5), (3, 0)]
-BY_NIGHT = [pytest.param(shape, marks=pytest.mark.nightly) for shape in [(1,), (8,), (3, 5), (2, 1, 3), (0,)]]
+NIGHTLY = [pytest.param(shape, marks=pytest.mark.nightly) for shape in [(1,), (8,), (3, 5), (2, 1, 3), (0,)]]
 STATE = np.array([0x123456789ABCDEF0, 0x0FEDCBA987654321, 0xDEADBEEF12345678], np.uint64)
 
 
@@ -25,7 +25,7 @@ def _render_module(algorithm: str, words: int, dtype: str, shape: tuple[int, ...
     }}"""
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, *BY_NIGHT], ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, *NIGHTLY], ids=str)
 @pytest.mark.parametrize("dtype", ["u8", "u16", "u32", "u64"])
 @pytest.mark.parametrize(("algorithm", "words"), STATES)
 def test_bits_and_state_are_xlas(algorithm: str, words: int, dtype: str, shape: tuple[int, ...]) -> None:
