@@ -10,7 +10,6 @@ TO_REWRITE: frozenset[str] = frozenset(
         "ligerdiag/effects",
         "tests/analysis",
         "tests/api",
-        "tests/cli",
         "tests/effects",
         "tests/fuzz",
         "tests/hlo",

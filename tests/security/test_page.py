@@ -43,7 +43,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "Capabilities it has none": (CONFINEMENT + "test_the_attack_is_denied",),
     "No name makes a link": ("tests/report/test_sarif.py::test_no_name_makes_a_link_in_any_text",),
     "Ctrl-C ends a command": (
-        "tests/cli/test_interrupted_imports.py::test_an_import_that_is_interrupted_ends_the_command",
+        "tests/cli/test_interrupted_imports.py::test_an_interrupted_import_ends_the_command",
         "tests/cli/test_interrupted_imports.py::test_ctrl_c_during_imports_ends_each_command",
     ),
     "If a store holds anything but a whole result": (
