@@ -129,9 +129,7 @@ def test_a_case_that_does_not_trace_is_an_error_of_the_user(runner: TrialRunner,
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")
-def test_a_device_that_is_not_there_is_an_input_error_before_anything_is_compiled(
-    runner: TrialRunner, h100: Target
-) -> None:
+def test_a_missing_device_is_an_input_error_before_anything_is_compiled(runner: TrialRunner, h100: Target) -> None:
     trials = runner.trials
     with pytest.raises(InputError, match="needs an NVIDIA GPU"):
         climb(runner, h100, device=True)

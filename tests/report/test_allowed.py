@@ -109,7 +109,7 @@ def test_a_replay_that_confirms_an_allowed_verdict_changes_nothing() -> None:
     assert conclude_stale(Attribution.STALE).status is Status.ALLOWED
 
 
-def test_a_case_that_could_not_be_analysed_stays_so() -> None:
+def test_a_case_that_could_not_be_analysed_keeps_that_status() -> None:
     case = conclude(refuse(Identity(id="a", target="h100"), CompileError("aborted")), Suppressions((KNOWN,)))
     assert (case.status, case.error, case.findings) == (Status.ERROR, "aborted", ())
 
