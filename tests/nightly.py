@@ -108,7 +108,7 @@ PATTERNS = (
     "tests/compile/test_cache.py::test_ctrl_c_*",
     "tests/compile/test_cache.py::test_a_worker_ends_with_its_parent",
     "tests/replay/test_replay_service.py::test_a_worker_and_what_it_started_*",
-    "tests/effects/test_isolated.py::test_a_kernel_that_kills_its_reader_*",
+    "tests/effects/test_isolated.py::test_a_kernel_that_crashes_its_reader_*",
     "tests/cli/test_streams.py::*[[]2>*",
     "tests/cli/test_streams.py::*[[]toolchains]",
     "tests/cli/test_streams.py::*[[]targets]",

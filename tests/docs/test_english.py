@@ -9,7 +9,6 @@ TO_REWRITE: frozenset[str] = frozenset(
     {
         "ligerdiag/effects",
         "tests/analysis",
-        "tests/effects",
         "tests/fuzz",
         "tests/hlo",
         "tests/inspection",
