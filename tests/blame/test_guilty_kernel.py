@@ -1,4 +1,4 @@
-"""A finding names the kernel whose bytes are read wrongly, and no other one of the step."""
+"""A finding names the kernel whose bytes are read wrongly, and no other kernel of the step."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ GUILTY = {
     "in_one_output": {("momentum_kernel", 0, "both"), ("gate_kernel", 0, "both")},
     "differentiated": {("gate_kernel", 0, "gradient")},
 }
-"""By case: kernel, the operand that it overwrites, and the output that is wrong for it, derived by hand from the
+"""Case to kernel, the operand it overwrites, and the output that is wrong because of it; derived by hand from the
 program.
 """
 
@@ -54,12 +54,12 @@ def find_accused(findings: tuple[Finding, ...]) -> set[tuple[str, int | None, st
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_the_guilty_kernel_is_accused_and_no_other(reports: dict[str, CaseReport], name: str) -> None:
+def test_only_the_guilty_kernel_is_named(reports: dict[str, CaseReport], name: str) -> None:
     case = reports[name]
     assert find_accused(case.findings) == GUILTY[name]
     guilty = {kernel for kernel, _, _ in GUILTY[name]}
     innocent = {one.kernel for one in case.findings} - guilty
-    shared = {"two_losses"}  # LD008 is about two kernels in one place, and names both
+    shared = {"two_losses"}  # LD008 concerns two kernels on the same memory, and names both
     for cause in list_causes(case):
         if cause.rule in WRONG and not (cause.rule == "LD008" and name in shared):
             said = [cause.message, *(text for label, text in cause.evidence if label in ("write", "read"))]
