@@ -26,7 +26,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "A module from before the optimizations is not used": (
         "tests/dumps/test_same_program.py::test_a_module_of_another_program_is_not_used",
-        "tests/dumps/test_same_program.py::test_one_of_the_same_program_is",
+        "tests/dumps/test_same_program.py::test_a_module_of_the_same_program_is_used",
     ),
     "In a folder nothing but": (
         "tests/sweep/test_grid.py::test_what_is_no_file_in_a_store_is_no_result_and_nobody_waits_for_it",
@@ -98,7 +98,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "Beside a single file that you inspect": (SOURCES + "test_the_user_s_own_comments_and_configuration_count",),
     "Time, memory, bytes read": (
         "tests/sandbox/test_bounds.py::test_a_hostile_input_costs_bounded_work",
-        "tests/dumps/test_find.py::test_a_directory_is_looked_through_within_bounds",
+        "tests/dumps/test_find.py::test_a_directory_is_searched_within_limits",
     ),
     "A file that is not regular": ("tests/sandbox/test_untrusted_files.py::test_only_regular_files_are_opened",),
     "`inspect` reads in a process": (
@@ -161,10 +161,10 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "What XLA itself would": ("tests/hlo/test_what_a_file_says.py::test_an_opcode_that_xla_does_not_have_is_refused",),
     "Cases of one file may see": (
-        "tests/compile/test_contamination.py::test_no_file_changes_what_another_ones_case_compiles_to",
+        "tests/compile/test_contamination.py::test_no_file_changes_the_compiled_program_of_another_s_case",
     ),
     "The key of a cache entry contains": (
-        "tests/compile/test_contamination.py::test_a_flag_that_a_file_sets_is_part_of_the_key_and_of_the_record",
+        "tests/compile/test_contamination.py::test_a_flag_set_by_a_file_is_part_of_the_key_and_the_record",
     ),
     "Every entry of the cache says": (
         "tests/compile/test_cache_trust.py::test_an_artifact_in_the_folder_of_another_is_a_miss",
@@ -177,8 +177,8 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "A replay has limits of its own there": (
         "tests/sandbox/test_inspector.py::test_a_process_that_dies_in_a_replay_costs_only_the_numbers",
-        "tests/dumps/test_replay.py::test_memory_that_no_estimate_sees_is_bounded",
-        "tests/dumps/test_replay.py::test_an_endless_loop_costs_the_numbers_alone",
+        "tests/dumps/test_replay.py::test_memory_that_no_estimate_covers_is_bounded",
+        "tests/dumps/test_replay.py::test_an_endless_loop_costs_only_the_numbers",
         "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_read_here",
     ),
     "A rule, a module or a case file": (
