@@ -17,7 +17,7 @@ DTYPES = (
 
 
 def draw(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Numbers of both signs; of a floating point dtype with a NaN, an infinity and a negative zero, where it has them."""
+    """Returns numbers of both signs; for a floating point dtype with NaN, infinity and negative zero if it has them."""
     values = np.random.default_rng(0).normal(size=shape) * 4
     array = (values > 0 if dtype is np.bool_ else values.round(1)).astype(dtype)
     if np.dtype(dtype).kind not in "biu" and array.size > 3:

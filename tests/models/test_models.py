@@ -1,7 +1,8 @@
-"""Whole models, in every mode of their kernels: what the schedule says of an output, numbers do not contradict.
+"""Whole models in every mode of their kernels: numbers do not contradict the schedule's verdict on any output.
 
-What a schedule calls wrong may be right by luck: a term is small, a rotation keeps the length of what it turns, a maximum
-stays where it was. So a right output that is called wrong counts where it has all its digits, and would be far away.
+An output that a schedule calls wrong may be right by luck: a term is small, a rotation keeps the length of a vector, a
+maximum stays in place. So a right output that is called wrong counts only if it has all its digits and a wrong one
+would be far away.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ DAILY = {"normed_queries", "decoding"}
 """Models whose rows on one device are judged every day; the nightly run judges all rows."""
 CALLED_RIGHT, CALLED_WRONG = (Verdict.FRESH, Verdict.LATENT), (Verdict.STALE, Verdict.CLOBBERED)
 MARGIN = 10.0
-"""Times the tolerance, what rounding explains."""
+"""How many times the tolerance roundings can explain."""
 
 
 def find_contradictions(case: CaseReport) -> Iterator[str]:
@@ -44,7 +45,7 @@ def list_rows() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("model", "kind"), tuple(list_rows()))
-def test_numbers_do_not_contradict_what_the_schedule_says(model: str, kind: str, shared_cache: Path) -> None:
+def test_numbers_do_not_contradict_the_schedule(model: str, kind: str, shared_cache: Path) -> None:
     chosen = [
         case.id for case in CASES if case.name == model and case.params[:-1] == (() if kind == "one" else (kind,))
     ]

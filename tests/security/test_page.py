@@ -1,4 +1,4 @@
-"""Every sentence of docs/security.md has a test, named here; a sentence that is new or changed asks for one."""
+"""Every sentence of docs/security.md has a test, listed here; a new or changed sentence needs one."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UNTESTED = ("Reporting a fault",)
-"""Sections that say nothing of what ligerdiag does; so does what stands before the first one."""
+"""Sections that do not describe ligerdiag's behaviour; nor does the text before the first section."""
 
 FOREIGN = "tests/security/test_foreign_folder.py::"
 SOURCES = "tests/security/test_sources.py::"
@@ -29,7 +29,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/dumps/test_same_program.py::test_a_module_of_the_same_program_is_used",
     ),
     "In a folder nothing but": (
-        "tests/sweep/test_grid.py::test_what_is_no_file_in_a_store_is_no_result_and_nobody_waits_for_it",
+        "tests/sweep/test_grid.py::test_an_entry_of_a_store_that_is_not_a_file_is_ignored_without_waiting",
     ),
     "That process counts the modules": (
         COUNTING + "test_the_parent_reads_no_text_to_count_its_modules",
@@ -47,20 +47,20 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/cli/test_interrupted_imports.py::test_ctrl_c_during_imports_ends_each_command",
     ),
     "If a store holds anything but a whole result": (
-        "tests/sweep/test_grid.py::test_a_result_of_another_task_under_the_key_is_none",
-        "tests/sweep/test_grid.py::test_a_store_has_whole_results_of_their_own_keys_and_nothing_else",
-        "tests/sweep/test_case_pages.py::test_a_page_is_made_of_a_whole_report_alone",
+        "tests/sweep/test_grid.py::test_another_task_s_result_under_the_key_is_not_used",
+        "tests/sweep/test_grid.py::test_a_store_returns_only_complete_results_under_their_own_keys",
+        "tests/sweep/test_case_pages.py::test_a_page_is_made_only_from_a_complete_report",
     ),
     "A case file that you give to": ("tests/security/test_trust.py::test_a_case_file_is_run_as_the_user",),
     "Its imports are looked for in": (
-        "tests/security/test_trust.py::test_a_case_imports_from_its_project_pythonpath_and_what_is_installed",
+        "tests/security/test_trust.py::test_a_case_imports_from_its_project_pythonpath_and_installed_packages",
     ),
     "The configuration is yours": (
         "tests/config/test_foreign_config.py::test_a_file_elsewhere_counts",
-        "tests/config/test_foreign_config.py::test_it_is_said_unless_the_user_names_the_file",
+        "tests/config/test_foreign_config.py::test_ignoring_a_file_is_noted_unless_the_user_names_it",
     ),
     "Comments that allow a finding": (
-        "tests/suppressions/test_suppressions.py::test_a_comment_counts_only_in_a_file_of_the_user_s",
+        "tests/suppressions/test_suppressions.py::test_a_comment_counts_only_in_the_user_s_own_file",
     ),
     "Dumps, HLO text, artifacts": (
         FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
@@ -73,20 +73,20 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "No command imports a file because": (
         FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
         FOREIGN + "test_hlo_text_is_parsed_without_the_folder",
-        FOREIGN + "test_a_case_from_elsewhere_imports_nothing_from_where_the_user_stands",
+        FOREIGN + "test_a_case_from_elsewhere_imports_nothing_from_the_current_folder",
     ),
     "Every process that we start gets": (
         "tests/compile/test_worker_environment.py::test_a_worker_starts_with_installed_packages_only",
-        "tests/security/test_trust.py::test_a_worker_stands_in_a_folder_of_its_own",
+        "tests/security/test_trust.py::test_a_worker_runs_in_its_own_folder",
     ),
     "`python -m ligerdiag.cli` puts": (
-        FOREIGN + "test_python_m_imports_from_where_the_user_stands",
+        FOREIGN + "test_python_m_imports_from_the_current_folder",
         FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
     ),
-    "A report quotes source lines": (SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_named",),
+    "A report quotes source lines": (SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_given",),
     "Without it `check` quotes": (
         SOURCES + "test_check_quotes_the_project_of_its_case_wherever_it_runs",
-        SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_named",
+        SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_given",
         TEXT + "test_the_usual_root_is_the_repository_or_else_the_folder",
     ),
     "Links are resolved first": (
@@ -113,11 +113,11 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "A kernel that lacks one of these": (
         CONFINEMENT + "test_a_protection_that_the_kernel_lacks_is_reported",
         CONFINEMENT + "test_a_verbose_run_lists_the_active_protections",
-        "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
+        "tests/security/test_trust.py::test_the_effects_of_a_stranger_s_kernel_are_not_kept",
     ),
     "Its results about a stranger's": (
-        "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
-        "tests/security/test_trust.py::test_what_is_known_of_a_kernel_is_read_and_not_written",
+        "tests/security/test_trust.py::test_the_effects_of_a_stranger_s_kernel_are_not_kept",
+        "tests/security/test_trust.py::test_known_effects_of_a_kernel_are_read_but_not_written",
     ),
     "It can still read your files": (LANDLOCK + "test_writing_its_own_folder_reading_and_chmod_still_work",),
     "A name in a report holds": (
@@ -145,9 +145,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/analysis/test_tag_trust.py::test_a_tag_of_what_is_computed_from_less_is_not",
         "tests/analysis/test_tag_trust.py::test_tags_of_a_program_rise",
     ),
-    "An output is unknown if": (
-        "tests/security/test_names.py::test_no_name_that_is_lost_or_another_s_makes_a_verdict_better",
-    ),
+    "An output is unknown if": ("tests/security/test_names.py::test_no_lost_or_exchanged_name_makes_a_verdict_better",),
     "How a loop counts": ("tests/analysis/test_iteration_slices.py::test_what_a_file_says_of_a_loop_is_not_asked",),
     "An output that depends": (PAIRS + "value_without_a_tag.hlo",),
     "A buffer assignment counts": (
@@ -187,7 +185,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/api/test_broken_files.py::test_each_broken_file_and_the_good_one_have_a_report",
     ),
 }
-"""How a sentence begins, to its tests, or files of pairs that tests/analysis/test_pairs.py judges."""
+"""The beginning of a sentence to its tests, or to files of pairs that tests/analysis/test_pairs.py judges."""
 
 
 def list_sentences() -> list[str]:
@@ -203,12 +201,12 @@ def test_a_sentence_has_a_test(sentence: str) -> None:
 
 
 @pytest.mark.parametrize("start", list(TESTS))
-def test_no_test_is_for_a_sentence_that_is_gone(start: str) -> None:
+def test_no_test_belongs_to_a_removed_sentence(start: str) -> None:
     assert sum(sentence.startswith(start) for sentence in list_sentences()) == 1
 
 
 @pytest.mark.parametrize("name", sorted({name for names in TESTS.values() for name in names}))
-def test_the_test_is_there(name: str) -> None:
+def test_the_listed_test_exists(name: str) -> None:
     file, _, function = name.partition("::")
     text = (ROOT / file).read_text()
     assert f"\ndef {function}(" in text if function else "// expect: " in text

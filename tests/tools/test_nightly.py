@@ -20,7 +20,9 @@ def test_each_pattern_matches_an_existing_test(pattern: str) -> None:
 
 
 def test_brackets_in_ids_match_literally() -> None:
-    assert is_nightly("tests/docs/test_commands.py::test_a_page_prints_what_it_shows_and_ends_as_it_says[tutorial.md]")
+    assert is_nightly(
+        "tests/docs/test_commands.py::test_a_page_has_the_output_and_the_exit_code_that_it_shows[tutorial.md]"
+    )
     assert not is_nightly(
-        "tests/docs/test_commands.py::test_a_page_prints_what_it_shows_and_ends_as_it_says[README.md]"
+        "tests/docs/test_commands.py::test_a_page_has_the_output_and_the_exit_code_that_it_shows[README.md]"
     )
