@@ -86,7 +86,7 @@ PATTERNS = (
         for name in ("int16", "int64", "uint8", "uint32", "float16", "float64")
     ),
     "tests/replay/triton_ir/test_random_kernels.py::*[[]40]",
-    "tests/replay/triton_ir/test_programs.py::test_a_program_that_waits_for_ever_*",
+    "tests/replay/triton_ir/test_programs.py::test_a_program_that_waits_forever_*",
     "tests/replay/triton_ir/test_project_kernels.py::*[[]seed_flce]",
     # processes that die: a test of the lower layer has each alone
     "tests/sandbox/test_bounds.py::test_a_good_module_beside_hostile_ones_is_judged",
@@ -107,7 +107,7 @@ PATTERNS = (
     "tests/compile/test_forks_elsewhere.py::test_forked_workers_*[[]0.12]",
     "tests/compile/test_cache.py::test_ctrl_c_*",
     "tests/compile/test_cache.py::test_a_worker_ends_with_its_parent",
-    "tests/replay/test_replay_service.py::test_a_worker_and_what_it_started_*",
+    "tests/replay/test_replay_service.py::test_a_worker_and_its_child_processes_*",
     "tests/effects/test_isolated.py::test_a_kernel_that_crashes_its_reader_*",
     "tests/cli/test_streams.py::*[[]2>*",
     "tests/cli/test_streams.py::*[[]toolchains]",

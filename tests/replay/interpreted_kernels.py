@@ -102,7 +102,7 @@ def everyone_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def past_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
-    """Reads one element too far, and writes one in front of its output."""
+    """Reads one element past the end, and writes one before the start of its output."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(o_ptr + offsets - 1, tl.load(x_ptr + offsets + 1))
 

@@ -57,7 +57,7 @@ def prove_outside(kernel: str, operands: Any, outputs: Any, **fields: Any) -> li
 
 
 def tell_outside(seen: LaunchNumbers) -> set[tuple[str, int | None, int, int, int]]:
-    """(kind, buffer, first index, elements, program)."""
+    """Returns the accesses as (kind, buffer, first index, elements, program)."""
     return {
         (one.kind.value, one.buffer, one.first_byte // one.width, one.elements, one.program) for one in seen.outside
     }
@@ -74,7 +74,7 @@ def test_a_mask_that_is_too_wide_shows_on_the_last_program() -> None:
     assert tell_outside(seen) == {("load", 0, SIZE, 1, 3), ("store", 1, SIZE, 1, 3)}
 
 
-def test_a_grid_that_is_one_block_too_long() -> None:
+def test_a_grid_that_is_one_block_too_long_is_reported() -> None:
     x = draw(BLOCK * PROGRAMS)
     seen = watch("copy_kernel", [x], [x], grid=(PROGRAMS + 1,), scalars={"n": ("i32", 2 * x.size)})
     assert tell_outside(seen) == {("load", 0, x.size, BLOCK, PROGRAMS), ("store", 1, x.size, BLOCK, PROGRAMS)}
@@ -86,7 +86,7 @@ def test_only_accesses_to_the_buffer_that_is_too_short_are_out_of_bounds() -> No
 
 
 @pytest.mark.parametrize("checked", [True, False])
-def test_block_pointers(checked: bool) -> None:
+def test_block_pointers_are_checked_against_their_shape(checked: bool) -> None:
     constants = {**CONSTANTS, "CHECKED": checked}
     seen = watch("block_pointer_kernel", [draw()], [draw()], constants=constants, scalars={"n": ("i32", SIZE)})
     outside = {("load", 0, SIZE, 8, 3), ("store", 1, SIZE, 8, 3)}
@@ -94,7 +94,7 @@ def test_block_pointers(checked: bool) -> None:
 
 
 @pytest.mark.parametrize("rows", [PROGRAMS, PROGRAMS + 1])
-def test_descriptors_check_against_their_own_shape(rows: int) -> None:
+def test_descriptors_are_checked_against_their_own_shape(rows: int) -> None:
     x = draw(BLOCK * PROGRAMS)
     seen = watch("descriptor_kernel", [x], [x], grid=(PROGRAMS + 1,), scalars={"n": ("i32", rows)})
     outside = {("load", 0, x.size, BLOCK, PROGRAMS), ("store", 1, x.size, BLOCK, PROGRAMS)}
@@ -109,7 +109,7 @@ def test_a_stencil_in_place_is_reported_as_a_race_only() -> None:
 
 @pytest.mark.parametrize("programs", [PROGRAMS, 40])
 @pytest.mark.parametrize(("moves", "racing"), [(0, False), (1, True)])
-def test_another_dependence_on_the_order_is_reported_besides_the_operands_race(
+def test_another_dependence_on_the_order_is_reported_besides_the_operand_s_race(
     moves: int, racing: bool, programs: int
 ) -> None:
     x = draw(BLOCK * programs)
@@ -163,7 +163,7 @@ def test_an_index_that_wraps_is_before_the_buffer() -> None:
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_rows_in_wider_blocks(masked: bool) -> None:
+def test_rows_in_wider_blocks_are_checked(masked: bool) -> None:
     constants = {"COLUMNS": 12, "BLOCK": 16, "MASKED": masked}
     seen = watch("padded_kernel", [draw(48)], [draw(48)], constants=constants)
     assert tell_outside(seen) == (set() if masked else {("load", 0, 48, 4, 3), ("store", 1, 48, 4, 3)})
@@ -171,7 +171,7 @@ def test_rows_in_wider_blocks(masked: bool) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 2])
-def test_an_operand_without_elements(n: int) -> None:
+def test_an_operand_without_elements_is_checked_too(n: int) -> None:
     seen = watch("copy_kernel", [draw(0)], [draw()], grid=(1,), scalars={"n": ("i32", n)})
     assert tell_outside(seen) == (set() if n == 0 else {("load", 0, 0, 2, 0)})
 

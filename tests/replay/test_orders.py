@@ -30,7 +30,7 @@ def check(cache: Path, *names: str, orders: int = 12) -> CheckReport:
 
 
 def require_right(case: CaseReport) -> None:
-    """The verdicts are those that the file's author derived; fresh outputs are stable, and latent ones change."""
+    """Asserts the verdicts that the file's author derived; fresh outputs are stable, and latent ones change."""
     assert (case.mismatch, case.error, case.disagreements) == ("", "", ())
     assert case.replay is not None
     assert case.replay.orders is not None

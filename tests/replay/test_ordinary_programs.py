@@ -1,7 +1,7 @@
 """Tests the interpreter: ordinary programs, as written and as scheduled for a GPU, against XLA:CPU.
 
-Equal up to f32 rounding: 1e-5 in norm is 80 times the last bit of f32, enough for sums of some hundred terms in another
-order and for exponentials and logarithms that differ by a few ulp.
+Equal up to f32 rounding: 1e-5 in norm is 80 times the last bit of f32, enough for sums of a few hundred terms in
+another order and for exponentials and logarithms that differ by a few ulp.
 """
 
 import functools
@@ -38,11 +38,11 @@ NIGHTLY = {
     "causal_attention", "random_choice", "beams", "newton", "rearranged", "lstm", "batch_norm", "embedding", "decode_step",
     "clipped_and_averaged", "hessian_vector", "log_softmax_loss", "accumulated", "dropout", "reversed_scan",
 }  # fmt: skip
-"""Those that take longest, and whose operations another program has too."""
+"""The slowest ones, whose operations another program has too."""
 
 
 class NoKernels:
-    """These programs have none."""
+    """Fails if a program launches a kernel: these programs have none."""
 
     def launch(self, call: HloInstruction, operands: Sequence[Any], outputs: Sequence[Any], *, watched: bool) -> None:
         raise AssertionError(call.name)
@@ -64,7 +64,7 @@ def compile_level(shared_cache: Path) -> Iterator[Callable[[bool], Mapping[str, 
 
 
 def compute_error(actual: Any, wanted: Any) -> float:
-    """Relative error in norm over the finite elements; NaN where other elements are finite."""
+    """Returns the relative error in norm over the finite elements; NaN if other elements are finite in one of the two."""
     one, two = (np.asarray(a, np.complex128).ravel() for a in (actual, wanted))
     finite = np.isfinite(two)
     if (np.isfinite(one) != finite).any() or actual.dtype != wanted.dtype or actual.shape != wanted.shape:

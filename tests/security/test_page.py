@@ -126,7 +126,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "No line of the terminal format": (
         "tests/report/test_printable.py::test_no_line_is_a_command_of_a_workflow",
-        "tests/report/test_terminal_text.py::test_no_name_begins_a_line_that_a_workflow_takes_for_a_command",
+        "tests/report/test_terminal_text.py::test_no_name_starts_a_line_that_a_workflow_takes_for_a_command",
     ),
     "HTML pages are self-contained": (
         "tests/report/html/test_case_page.py::test_no_page_names_an_address",
@@ -134,7 +134,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "Processes that we start end with us": (
         "tests/effects/test_ended_parent.py::test_no_process_is_left",
-        "tests/replay/test_replay_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
+        "tests/replay/test_replay_service.py::test_a_worker_and_its_child_processes_end_with_their_parent",
         "tests/sandbox/test_inspector.py::test_a_process_that_still_imports_ends_with_a_parent_that_is_killed",
     ),
     "Temporary folders are readable": (
