@@ -142,7 +142,9 @@ def test_arguments_are_interpreted_as_in_check(arguments: str, tmp_path: Path, c
 
 
 @pytest.mark.parametrize(("name", "said"), [("raises", "KeyError: 'no such key'"), ("uneven", "12"), ("axis", "`y`")])
-def test_a_case_that_cannot_be_traced_is_the_users_error(name: str, said: str, troubles: dict[str, CaseReport]) -> None:
+def test_a_case_that_cannot_be_traced_is_the_user_s_error(
+    name: str, said: str, troubles: dict[str, CaseReport]
+) -> None:
     case = troubles[name]
     assert (case.status, case.error_exit_code) == (Status.ERROR, 2)
     assert said in case.error

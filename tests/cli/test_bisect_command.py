@@ -55,7 +55,7 @@ def test_over_targets_means_all_targets_unless_some_are_given(api: FakeApi, run_
     ("changes", "code"),
     [({}, 0), ({"answers": ("no set",)}, 0), ({"is_unsettled": True}, 3), ({"interrupted": True}, 130)],
 )
-def test_the_exit_code_says_whether_there_is_an_answer(
+def test_the_exit_code_tells_whether_there_is_an_answer(
     api: FakeApi, run_command: RunCommand, changes: dict[str, object], code: int
 ) -> None:
     api.bisections = (make_bisection(), make_bisection(**changes))

@@ -104,7 +104,7 @@ def test_the_same_program_is_compiled_once(doubling: Results) -> None:
     assert step.provenance.compile_seconds == again.provenance.compile_seconds
 
 
-def test_tagging_does_not_change_what_is_executed() -> None:
+def test_tagging_does_not_change_the_executed_thunks() -> None:
     script = Path(__file__).parent / "programs" / "compare_thunks.py"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

@@ -42,7 +42,7 @@ def test_without_a_selector_the_folder_cases_is_read(project: Path) -> None:
     assert files_of("", project) == ["flce.py", "one.py"]
 
 
-def test_without_the_folder_the_error_says_what_to_give(tmp_path: Path) -> None:
+def test_without_the_folder_the_error_asks_for_a_selector(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no folder `cases` in .*: give a file such as `mine.py`, or `module:name`"):
         parse_selectors([], tmp_path)
 

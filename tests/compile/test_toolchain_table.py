@@ -106,7 +106,7 @@ def test_other_pins_or_another_python_are_another_environment() -> None:
 
 
 @pytest.mark.parametrize("spec", known_toolchains(), ids=lambda spec: spec.name)
-def test_every_toolchain_has_what_a_compile_without_a_gpu_needs(spec: ToolchainSpec) -> None:
+def test_every_toolchain_has_all_packages_for_a_compile_without_a_gpu(spec: ToolchainSpec) -> None:
     one_version = [name for name in spec.packages if name in ("jax", "jaxlib") or name.startswith("jax-cuda")]
     assert len(one_version) == 4
     assert len({spec.packages[name] for name in one_version}) == 1, "else JAX ignores the plugin"

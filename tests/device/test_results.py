@@ -54,7 +54,7 @@ def test_outputs_are_identified_by_their_order_not_their_names(tmp_path: Path) -
     assert all(are_equal(found[name], array) for name, array in results.items())
 
 
-def test_each_draw_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_draw_has_its_own_file(tmp_path: Path) -> None:
     one, two = np.array([1, 2], np.float32), np.array([3, 4], np.float32)
     write_results(tmp_path, 0, {"y": one})
     write_results(tmp_path, 1, {"y": two})

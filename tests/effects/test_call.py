@@ -52,7 +52,7 @@ def test_scalars_between_pointers_are_counted() -> None:
     assert (effects.operands, effects.outputs) == ((READ, BOTH), (WRITE,))
 
 
-def test_an_aliased_output_has_a_pointer_of_its_own() -> None:
+def test_an_aliased_output_has_its_own_pointer() -> None:
     payload = lower_payload(lambda x: call(ttir_kernels.plain_read_into, x, 64, input_output_aliases={0: 0}), VECTOR)
     effects = compute(payload, 1, 1)
     assert (effects.operands, effects.outputs) == ((READ,), (WRITE,))

@@ -152,7 +152,7 @@ def test_a_wrong_output_of_an_error_is_wrong_in_numbers(rule: Rule, example: Exa
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_a_finding_says_in_numbers_what_the_caller_loses(number: int, judge: Judge) -> None:
+def test_a_finding_gives_the_caller_s_loss_in_numbers(number: int, judge: Judge) -> None:
     """All of the argument's elements; and the second execution, which starts with the first one's contents."""
     rule = get_rule("LD009")
     (finding,) = findings_of(rule, rule.bad[number], judge)

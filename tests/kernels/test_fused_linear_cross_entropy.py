@@ -76,7 +76,7 @@ def test_chunks_are_multiples_of_256_tokens_of_similar_size():
     ],
     ids=["shapes", "no vocabulary", "accumulate", "no bytes"],
 )
-def test_what_does_not_fit_is_refused(interpreted, shapes, options, message):
+def test_arguments_that_do_not_fit_are_refused(interpreted, shapes, options, message):
     with pytest.raises(ValueError, match=message):
         interpreted(differences.refuse_fused, *shapes, **options)
 

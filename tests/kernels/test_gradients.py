@@ -141,6 +141,6 @@ def test_zero_rows_give_empty_outputs(interpreted, name):
         ("fused_linear_jsd", (*LINEAR[:3], (9, 36)), {}, r"teacher_weight\.shape=\(9, 36\)"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(interpreted, name, shapes, options, message):
+def test_arguments_that_do_not_fit_are_refused_by_name(interpreted, name, shapes, options, message):
     with pytest.raises(ValueError, match=message):
         interpreted(gradients.compute, name, [np.zeros(shape) for shape in shapes], **options)

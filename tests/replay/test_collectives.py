@@ -96,7 +96,7 @@ def make_operands(*shape: int) -> list[tuple[Array, ...]]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_lockstep_gives_what_eight_host_devices_give(name: str, compiled: Path) -> None:
+def test_lockstep_gives_the_same_results_as_eight_host_devices(name: str, compiled: Path) -> None:
     module = parse_serialized((compiled / f"{name}.pb").read_bytes())
     numbers = np.load(compiled / f"{name}.npz")
     check_replicas(module)
@@ -235,7 +235,7 @@ def test_several_operands_are_scattered_one_by_one() -> None:
     np.testing.assert_array_equal(results[3][1], [[506, 508, 510]])
 
 
-def test_all_to_all_of_a_tuple_gives_what_each_device_sent() -> None:
+def test_all_to_all_of_a_tuple_gives_the_arrays_that_each_device_sent() -> None:
     body = """%p = f32[1] parameter(0)
     %q = f32[1] parameter(1)
     ROOT %r = (f32[1], f32[1]) all-to-all(%p, %q), channel_id=1,

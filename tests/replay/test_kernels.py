@@ -186,7 +186,7 @@ def test_a_call_without_a_kernel_is_not_covered() -> None:
             KernelRunner().launch(make_custom_call(target, config), [], [], watched=True)
 
 
-def test_an_autotuned_kernel_runs_where_its_configurations_agree() -> None:
+def test_an_autotuned_kernel_runs_if_its_configurations_agree() -> None:
     x = draw()
     (overwritten,), (was,), _ = run(
         "double_kernel", [x], [np.zeros_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK}, configurations=2

@@ -101,7 +101,7 @@ def known(times: int) -> str:
     return f', backend_config="{config}"'
 
 
-def test_a_loop_is_cut_where_both_modules_run_it_equally_often() -> None:
+def test_a_loop_is_cut_only_if_both_modules_run_it_equally_often() -> None:
     program = tag(make_loop(12), "3")
     assert [one.iterations for one in find_shared_loops(program, tag(make_loop(12, config=known(12)), "3"))] == [12]
     for other in (

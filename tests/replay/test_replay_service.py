@@ -159,7 +159,7 @@ def test_a_correct_reference_is_within_the_tolerance_and_a_wrong_one_is_not(repl
     assert wrong.reference["y"] > wrong.reference_tolerance["y"]
 
 
-def test_a_program_that_is_not_finite_where_its_reference_is_counts_as_wrong(replays: dict[str, Replay]) -> None:
+def test_a_non_finite_result_with_a_finite_reference_counts_as_wrong(replays: dict[str, Replay]) -> None:
     assert replays["infinite"].state is ReplayState.DONE
     assert replays["infinite"].reference == {"y": math.inf}
 

@@ -136,7 +136,7 @@ def test_on_a_wide_terminal_replay_is_a_column_and_a_case_is_one_line() -> None:
     }
 
 
-def test_verbose_puts_the_numbers_of_every_output_beside_its_verdict() -> None:
+def test_verbose_puts_every_output_s_numbers_beside_its_verdict() -> None:
     case = make_case(replay=make_replay({**AGREEING, "input": make_numbers(Attribution.PARTLY_STALE, rows=8)}))
     text = render_terminal(make_report(case), verbose=True)
     assert "    weight  latent     replay fresh 3e-07\n" in text

@@ -43,7 +43,7 @@ def test_rows_of_programs_with_twins_are_kept_apart(tmp_path: Path) -> None:
         run(tmp_path)
 
 
-def test_a_program_beside_its_formulas_is_a_file_that_parses() -> None:
+def test_a_program_with_its_formulas_is_a_file_that_parses() -> None:
     plain, twins = (render_programs([1], twins=one) for one in (False, True))
     assert "reference=" not in plain
     assert "beside_formulas(case.function, case.reference)" in twins

@@ -51,7 +51,7 @@ def test_any_order_gives_the_same_bytes(files: tuple[str, ...], tmp_path: Path) 
             assert find_difference(expected, found) == (), str(order)
 
 
-def test_an_order_is_drawn_from_its_numbers_alone() -> None:
+def test_an_order_depends_only_on_its_random_numbers() -> None:
     files = ("a.py", "b.py", "c.py", "d.py", "e.py")
     orders = [draw_order(files, random.Random(seed)) for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]

@@ -121,7 +121,7 @@ def test_the_gradient_of_max_pooling_goes_to_the_first_largest_element(padding: 
     compare_with_xla_cpu(jax.grad(lambda x: jnp.sum(pool(x) * jnp.arange(pool(x).size).reshape(pool(x).shape))), x)
 
 
-def test_overlapping_windows_add_up_what_they_scatter() -> None:
+def test_overlapping_windows_accumulate_their_updates() -> None:
     text = """HloModule m
 g { a = f32[] parameter(0)
 b = f32[] parameter(1)

@@ -109,7 +109,7 @@ def test_a_loop_without_end_is_not_covered() -> None:
         run("endless", x=np.ones(1, np.int32), options=GridOptions(most_rounds=1000))
 
 
-def test_the_last_program_reads_what_all_have_stored() -> None:
+def test_the_last_program_reads_the_stores_of_all() -> None:
     _, outcome = run_launch(Path(op_kernels.__file__), LAUNCHES["last_program"])
     assert outcome.sequential_programs == 5
     assert outcome.meeting is not None

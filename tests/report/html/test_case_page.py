@@ -178,7 +178,7 @@ def test_an_inconclusive_case_with_fresh_outputs_is_not_green() -> None:
     assert '<section class="story v-unknown"' in page
 
 
-def test_the_first_screen_shows_what_is_not_covered() -> None:
+def test_the_first_screen_shows_the_gaps_in_coverage() -> None:
     page = render(make_case(status=Status.INCONCLUSIVE, coverage=Coverage(not_covered=("an infeed",))))
     assert page.index("an infeed") < page.index('id="findings"')
 

@@ -15,7 +15,7 @@ from tests.report.html.view_samples import make_view
 from tests.report.samples import make_case, make_device, make_numbers, make_replay
 
 
-def test_file_names_are_safe_and_say_which_case() -> None:
+def test_file_names_are_safe_and_identify_the_case() -> None:
     (name,) = compute_file_names([make_case("seed_flce[False-float32/../x]")])
     assert name.startswith("seed_flce-False-float32-x.h100.")
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
