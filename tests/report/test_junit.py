@@ -83,7 +83,7 @@ def test_counts_match_the_tests(report: CheckReport) -> None:
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
 @pytest.mark.parametrize(("fail_on", "strict"), MODES)
-def test_no_test_fails_exactly_if_the_run_succeeds(report: CheckReport, fail_on: FailOn, strict: bool) -> None:
+def test_a_test_fails_exactly_if_the_run_fails(report: CheckReport, fail_on: FailOn, strict: bool) -> None:
     read = JUnitXml.fromstring(render(report, fail_on=fail_on, strict=strict).encode())
     code = compute_exit_code(report, fail_on=fail_on, strict=strict)
     well = code in (ExitCode.AS_EXPECTED, ExitCode.NOTHING_CHECKED)

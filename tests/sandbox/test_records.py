@@ -22,7 +22,7 @@ CASES = (
 )
 
 
-def pass_on[A](kind: type[A], value: A) -> A:
+def send_through[A](kind: type[A], value: A) -> A:
     return decode_record(kind, json.loads(json.dumps(encode_record(value))))
 
 
@@ -35,12 +35,12 @@ JUDGED = (
 @pytest.mark.parametrize("judged", JUDGED, ids=lambda judged: judged.identity.id)
 def test_a_judgement_arrives_unchanged(judged: Judged) -> None:
     outcome = ModuleOutcome(judged=judged)
-    assert pass_on(ModuleOutcome, outcome) == outcome
+    assert send_through(ModuleOutcome, outcome) == outcome
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_report_arrives_unchanged(case: CaseReport) -> None:
-    assert pass_on(CaseReport, case) == case
+    assert send_through(CaseReport, case) == case
 
 
 def test_invalid_unicode_and_infinity_survive() -> None:
@@ -48,7 +48,7 @@ def test_invalid_unicode_and_infinity_survive() -> None:
         id="\udcff\x00`", target="", toolchain="", status=Status.ERROR, seconds=float("inf"),
         neighbourhoods=(Neighbourhood(kernel="k", operand=2**70, number=1, fate=Fate.GONE),),
     )  # fmt: skip
-    assert pass_on(CaseReport, report) == report
+    assert send_through(CaseReport, report) == report
 
 
 @pytest.mark.parametrize(
