@@ -1,4 +1,4 @@
-"""Records in the JUnit file what each test cost: `pytest -n 0 -p tests.processor_time --junitxml=report/junit.xml`.
+"""Records each test's cost in the JUnit file: `pytest -n 0 -p tests.processor_time --junitxml=report/junit.xml`.
 
 The cost is the processor time of the test process and everything it started, including workers that keep running.
 Parallel test processes share such workers, so only a run in one process can separate the tests.

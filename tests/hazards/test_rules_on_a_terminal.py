@@ -35,7 +35,7 @@ def render_example(case: CaseReport) -> str:
 
 
 def render_rule(rule: Rule, judge: Judge) -> str:
-    """Returns the reports of the rule's bad examples in sequence, each after the example's title."""
+    """Returns the reports of the rule's bad examples in sequence, each after the example's description."""
     return "\n".join(f"# {example.about}\n\n{render_example(judge(example))}" for example in rule.bad)
 
 

@@ -85,7 +85,7 @@ def run_programs(
 
 
 class AtomicsError(Exception):
-    """An atomic operation where none is allowed."""
+    """An atomic operation although none is allowed."""
 
 
 def _explain(launch: KernelLaunch, fault: BaseException) -> BaseException:
@@ -180,7 +180,7 @@ def _patched_once(interpreter: Any) -> Generator[None]:
         return interpreter._LangPatchScope()
 
     def patch_tensor_too(tensor: Any, scope: Any) -> None:
-        # Triton 3.6 converts arrays of one element by int(), which NumPy takes no more since 2.5.
+        # Triton 3.6 converts arrays of one element by int(), which NumPy no longer accepts since 2.5.
         def read_index(self: Any) -> int:
             return int(self.handle.data.item())
 

@@ -53,7 +53,7 @@ _BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 
 @contextmanager
 def mind_narrow_floats(interpreter: Any, *, round_to_nearest: bool) -> Generator[None]:
-    """Inside the context the interpreter does as the right column says; it wraps what goes wrong in InterpreterError."""
+    """Makes the interpreter behave as in the right column inside the context; errors there become InterpreterError."""
     builder: Any = interpreter.interpreter_builder
     binary, unary, ternary = builder.binary_op, builder.unary_op, builder.ternary_op
     cast = builder.cast_impl

@@ -1,6 +1,6 @@
 """Run as a script with a folder: compiles collectives for 8 host devices, and writes each module with its numbers.
 
-The script wants ENVIRONMENT in its environment, where JAX reads it when it starts.
+The script needs the variables of ENVIRONMENT, which JAX reads when it starts.
 
 `NAME.pb` is the partitioned HloModuleProto, `NAME.npz` the input `in_D` and outputs `out_D_K` of partition D.
 """

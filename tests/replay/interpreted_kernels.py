@@ -227,7 +227,7 @@ def run(
 ) -> tuple[list[np.ndarray], list[np.ndarray], tuple[LaunchNumbers, ...]]:
     """Runs the kernel; output `share[i]` has operand i's bytes.
 
-    Returns operands and outputs as the kernel left them, and what was seen. `runner` goes to the KernelRunner, `fields` to
+    Returns operands and outputs after the kernel, and the observations. `runner` goes to the KernelRunner, `fields` to
     `make_call`.
     """
     call = make_call(kernel, operands, outputs, **fields)

@@ -39,7 +39,7 @@ def test_an_output_that_loses_digits_is_not_called_wrong(shared_cache: Path) -> 
 
 
 def test_the_rounding_of_a_cancelling_sum_is_measured() -> None:
-    """1e4 terms of 1, minus 1e4, plus 1: the rest is 1, and a rounding of the sum is at most about 1e-3 of it."""
+    """1e4 terms of 1, minus 9999, leave 1; a rounding of the sum is at most about 1e-3 of that."""
     body = """{
   x = f32[10000] parameter(0)
   zero = f32[] constant(0)
@@ -71,9 +71,7 @@ def test_two_constants_that_xla_folds_shift_every_term_of_a_sum_alike() -> None:
 
 
 def test_scaled_narrow_floats_round_in_one_direction() -> None:
-    """e4m3: 1.03 times a number rounds to the number, and XLA drops the factor. Over 65536 terms the errors do not
-    average out.
-    """
+    """e4m3: 1.03 times a number rounds to the number; XLA skips this rounding. 65536 such errors do not average out."""
     body = """{
   x = f8e4m3fn[65536] parameter(0)
   wide = f32[65536] convert(x)

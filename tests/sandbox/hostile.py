@@ -1,4 +1,4 @@
-"""Hostile inputs that once took minutes or gigabytes, and a measurement of what a command spends on them."""
+"""Hostile inputs that once took minutes or gigabytes, and a measurement of a command's cost."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Limits that keep the package easy to find one's way in: short files, small folders, and one meaning for each name."""
+"""Limits that make the package easy to navigate: short files, small folders, and one meaning for each name."""
 
 import ast
 from collections import Counter

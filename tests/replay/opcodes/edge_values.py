@@ -41,9 +41,11 @@ def build_pairs(dtype: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[
 
 
 def get_rtol(dtype: np.dtype[Any]) -> float:
-    """Relative error of a function: for wide floats eight units in the last place, two implementations of two each,
-    and what they are made of rounds too; for narrow floats one, where both round a slightly different f32; 0 for what is
-    exact."""
+    """Returns the largest relative error of a function.
+
+    Wide floats: eight units in the last place, since two implementations have two each and their operands are rounded
+    too. Narrow floats: one, since both round slightly different f32 values. Exact dtypes: 0.
+    """
     if dtype.kind in "biu":
         return 0.0
     if dtype.kind == "c":
