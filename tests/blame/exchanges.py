@@ -189,7 +189,7 @@ def exchanged_by_cond(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def in_a_branch(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """Even rounds fill one buffer, odd rounds the other."""
+    """Every other round fills one buffer, the remaining rounds the other."""
 
     def body(i: Any, state: Any) -> Any:
         one, two, total = state
