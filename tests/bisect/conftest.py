@@ -1,4 +1,4 @@
-"""One runner for all tests, which share its compiles."""
+"""One runner for all tests, so that they share its compiles."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +33,7 @@ def runner(cache: Cache) -> Iterator[TrialRunner]:
 
 @pytest.fixture(scope="session")
 def load(runner: TrialRunner, tmp_path_factory: pytest.TempPathFactory) -> Load:
-    """The case of a file with this text."""
+    """Returns the case of a file with this text."""
     folder = tmp_path_factory.mktemp("files")
 
     def write_and_discover(text: str) -> CaseSpec:

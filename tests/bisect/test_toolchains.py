@@ -1,4 +1,4 @@
-"""Which versions changed a verdict: requests that fail, and the seed's row under real toolchains."""
+"""The versions that changed a verdict: failing requests, and the seed's row under real toolchains."""
 
 import os
 from pathlib import Path
@@ -21,9 +21,7 @@ from tests.bisect.programs import TWO_READERS
 CASES = Path(__file__).parents[2] / "cases"
 
 
-def test_environments_that_were_named_and_are_missing_are_not_made_silently(
-    runner: TrialRunner, load: Load, h100: Target
-) -> None:
+def test_missing_environments_are_not_created_silently(runner: TrialRunner, load: Load, h100: Target) -> None:
     options = make_options(Axis.TOOLCHAINS, toolchains=("seed", "default", "0.6"))
     with pytest.raises(InputError) as caught:
         bisect_toolchains(runner, load(TWO_READERS), h100, options)
@@ -34,7 +32,7 @@ def test_environments_that_were_named_and_are_missing_are_not_made_silently(
     assert not (runner.cache.root / "toolchains").exists()
 
 
-def test_with_nothing_but_the_default_one_there_is_nothing_to_compare(
+def test_with_only_the_default_toolchain_there_is_nothing_to_compare(
     runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     with pytest.raises(InputError, match="`ligerdiag toolchains create seed`"):

@@ -19,7 +19,7 @@ def trial(load: Load, h100: Target) -> Trial:
     return Trial(case=load(TWO_READERS), target=h100)
 
 
-def test_outcomes_come_in_the_order_asked_and_equal_trials_are_one(runner: TrialRunner, trial: Trial) -> None:
+def test_outcomes_come_in_the_requested_order_and_equal_trials_run_once(runner: TrialRunner, trial: Trial) -> None:
     other = Trial(case=trial.case, target=load_target("a100"))
     plain = Trial(
         case=trial.case, target=trial.target, variation=Variation(flags={"xla_gpu_enable_triton_gemm": False})
@@ -76,7 +76,7 @@ def test_progress_shows_every_trial_and_the_best_result_so_far(cache: Cache, tri
     assert {one.best for one in tries} == {"right with 2 ties"}
 
 
-def test_ctrl_c_ends_the_workers_and_leaves_the_results_so_far(cache: Cache, load: Load, h100: Target) -> None:
+def test_ctrl_c_ends_the_workers_and_keeps_the_results_so_far(cache: Cache, load: Load, h100: Target) -> None:
     case: CaseSpec = load(TWO_READERS)
     trials = [
         Trial(case=case, target=h100, variation=Variation(flags={"xla_gpu_autotune_level": level})) for level in (0, 1)

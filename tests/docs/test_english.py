@@ -8,14 +8,6 @@ from tools.texts import Kind, Text, parse_python
 TO_REWRITE: frozenset[str] = frozenset(
     {
         "ligerdiag/effects",
-        "tests",
-        "tests/api",
-        "tests/cli",
-        "tests/effects",
-        "tests/kernels",
-        "tests/newcomer",
-        "tests/sandbox",
-        "tests/tools",
         "tools",
     }
 )

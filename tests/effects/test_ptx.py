@@ -1,5 +1,6 @@
-"""Kernels whose payload holds PTX alone: their writes are those that their Triton IR shows, and what cannot be followed is
-unknown."""
+"""For kernels whose payload holds only PTX, the writes equal those in their Triton IR; an address that cannot be
+followed is unknown.
+"""
 
 import zlib
 
@@ -23,7 +24,7 @@ FACTOR = jax.ShapeDtypeStruct((), jnp.float32)
 
 @pytest.fixture(autouse=True)
 def capability(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a GPU that is not there."""
+    """Compute capability of a GPU that this machine does not have."""
     monkeypatch.setattr(triton_lib.triton_kernel_call_lib, "get_compute_capability", lambda device: 90)
 
 
@@ -36,7 +37,7 @@ def compute(payload: bytes, *, with_ir: bool, operands: int, outputs: int) -> Ca
 
 
 @pytest.mark.parametrize("mode", [Mode.HIDDEN, Mode.ALIASED, Mode.OUT_OF_PLACE])
-def test_a_loss_writes_what_its_ir_says(mode: Mode) -> None:
+def test_a_loss_writes_the_buffers_that_its_ir_writes(mode: Mode) -> None:
     payload = lower_payload(lambda x, t: cross_entropy_with_gradient(x, t, mode=mode), ROWS, TARGETS)
     outputs = 2 if mode is Mode.HIDDEN else 3
     by_ir, by_ptx = (compute(payload, with_ir=with_ir, operands=3, outputs=outputs) for with_ir in (True, False))
@@ -47,7 +48,7 @@ def test_a_loss_writes_what_its_ir_says(mode: Mode) -> None:
     assert by_ptx.operands[0].writes == (mode is Mode.HIDDEN)
 
 
-def test_an_output_that_an_operand_shares() -> None:
+def test_an_output_that_shares_an_operand_s_bytes_is_written() -> None:
     payload = lower_payload(lambda x, f: scale(x, f, mode="aliased"), ROWS, FACTOR)
     effects = compute(payload, with_ir=False, operands=2, outputs=1)
     assert [one.writes for one in (*effects.operands, *effects.outputs)] == [False, False, True]
@@ -109,11 +110,11 @@ def test_stores_lead_back_to_parameters(body: str, written: set[int]) -> None:
         ("<garbage> st.global.b32 [%rd1], %r1;", "is not known"),
     ],
 )
-def test_what_cannot_be_followed_may_write_anywhere(body: str, reason: str) -> None:
+def test_an_address_that_cannot_be_followed_may_write_anywhere(body: str, reason: str) -> None:
     assert reason in find(body)[1]
 
 
-def test_a_number_gives_no_address() -> None:
+def test_a_number_is_not_an_address() -> None:
     body = "st.global.b32 [%rd2], %r1;"
     assert find(body) == ({1}, "")
     assert "no parameter gives" in find(body, (True, False, False))[1]

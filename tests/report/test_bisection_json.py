@@ -20,7 +20,7 @@ def _validate(text: str) -> None:
     "bisections", [(), (make_bisection(),), (make_bisection(rows=(), answers=(), notes=(), interrupted=True),)]
 )
 @pytest.mark.parametrize("exit_code", [0, None])
-def test_output_meets_the_schema(bisections: tuple[Bisection, ...], exit_code: int | None) -> None:
+def test_output_matches_the_schema(bisections: tuple[Bisection, ...], exit_code: int | None) -> None:
     _validate(render_bisections_json(bisections, exit_code=exit_code))
 
 
@@ -37,7 +37,7 @@ def test_rows_in_json_have_the_cells_of_the_table() -> None:
     assert bisection["rows"][2]["label"] == "without 1"
 
 
-def test_the_schema_refuses_what_it_does_not_know() -> None:
+def test_the_schema_refuses_unknown_fields() -> None:
     found = json.loads(render_bisections_json([make_bisection()], exit_code=0))
     found["bisections"][0]["rows"][0]["more"] = 1
     with pytest.raises(jsonschema.ValidationError):

@@ -1,4 +1,4 @@
-"""A few moments; the nightly size is 50."""
+"""Interrupts runs at a few moments; the nightly run takes 50."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ TINY = "from ligerdiag import Arg, Case\nCASE = Case(name='tiny', function=lambd
 
 @pytest.mark.usefixtures("own_templates")
 @pytest.mark.parametrize(("kind", "moment", "size"), [("parent", 2.5, 0), ("worker", 3.5, 0), ("full", 0.0, 200)])
-def test_the_run_after_one_that_was_ended_is_as_if_nothing_had_been(
+def test_a_run_after_an_interrupted_one_is_not_affected_by_it(
     kind: str, moment: float, size: int, tmp_path: Path
 ) -> None:
     (tmp_path / "tiny.py").write_text(TINY)
@@ -27,7 +27,7 @@ def test_the_run_after_one_that_was_ended_is_as_if_nothing_had_been(
     assert list_left(tmp_path) == ()
 
 
-def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+def test_a_real_full_disk_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(TINY)
     command = [sys.executable, "-m", "tools.kill_runs", str(tmp_path / "tiny.py"), "--moments", "1", "--kinds", "full"]
     done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
@@ -37,7 +37,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     assert done.stdout.endswith("| full | 1 | 1 |\n")
 
 
-def test_what_is_not_whole_counts_as_left(tmp_path: Path) -> None:
+def test_incomplete_files_count_as_left_behind(tmp_path: Path) -> None:
     for name in ("tmp", "cache/artifacts/half", "cache/effects", "cache/triton/key/tmp.pid_7", "cache/locks"):
         (tmp_path / name).mkdir(parents=True)
     for name in (

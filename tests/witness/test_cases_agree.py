@@ -12,7 +12,7 @@ from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.replay.estimate import estimate_artifact
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
-from tests.case_levels import SMALL, is_by_day
+from tests.case_levels import SMALL, runs_daily
 from tests.witness.comparing import Comparison, compare_in_process
 from tests.witness.process import open_interpreting_process
 
@@ -48,7 +48,7 @@ def choose(case_id: str, group: str) -> bool:
         return False
     if "flce" in case_id and SMALL not in case_id:
         return False
-    return group == LLAMA or is_by_day(case_id) == (group == MOST)
+    return group == LLAMA or runs_daily(case_id) == (group == MOST)
 
 
 @pytest.fixture(
