@@ -7,7 +7,6 @@ from tools.texts import Kind, Text, parse_python
 
 TO_REWRITE: frozenset[str] = frozenset(
     {
-        "ligerdiag/effects",
         "tests",
         "tests/analysis",
         "tests/api",

@@ -63,7 +63,7 @@ _MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
 
 
 class LaunchSite:
-    """The programs of a launch that are followed."""
+    """The programs of a launch that the evaluation follows."""
 
     def __init__(self, grid: tuple[int, int, int], budget: Budget, *, ends_only: bool = False) -> None:
         """ends_only: follow only the first and the last program."""
@@ -121,7 +121,7 @@ class LaunchSite:
 
 
 def _get_gathered_shape(op: Operation, types: Sequence[str]) -> tuple[int, ...] | None:
-    """Rows and columns of a gather or scatter; its descriptor's block is one row."""
+    """Returns rows and columns of a gather or scatter; its descriptor's block is one row."""
     block = parse_shape(types[0])
     rows = parse_shape(types[1])
     return (rows[0], block[1]) if len(block) == 2 and len(rows) == 1 else None
