@@ -1,4 +1,4 @@
-"""docs/cli.md, from the application itself: `python -m tools.cli_reference docs/cli.md [--check]`."""
+"""Generates docs/cli.md from the application itself: `python -m tools.cli_reference docs/cli.md [--check]`."""
 
 import sys
 from collections.abc import Sequence

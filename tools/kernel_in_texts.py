@@ -1,16 +1,16 @@
-"""A kernel put into HLO texts of others: `python tools/kernel_in_texts.py FOLDER...`; each `.hlo` below is one.
+"""Adds a kernel to HLO texts of others: `python tools/kernel_in_texts.py FOLDER...`; each `.hlo` in a folder is one.
 
 A kernel that overwrites an entry parameter is added to the program, before its first operation, in the middle, or after
-the last, and likewise to a schedule that is the program's own order. Which verdicts may come of it is known without any
-analysis.
-An operation that is handed the parameter's own bytes is a *reader* of them:
-  - An output that depends on a reader which the program has after the kernel and the schedule before it is stale.
-  - An output that depends on a reader which the program has before the kernel and the schedule after it is clobbered.
-  - Any other output is neither; one that depends on no reader, and is not the parameter, is fresh.
-  - `unknown` is never wrong. If an operation may leave an operand unread, stale and clobbered are possible, not certain.
-Left out are parameters whose bytes a value that is made of them may share, and unscheduled texts with any values that
-share bytes: XLA would put copies before them, and here nothing does. Printed are the verdicts, counted, and each text that
-breaks a rule; these make the exit code 1.
+the last, and likewise to a schedule that is the program's own order. The possible verdicts are known without any
+analysis. An operation that takes the parameter's own bytes is a *reader* of them:
+- An output that depends on a reader which the program has after the kernel and the schedule before it is stale.
+- An output that depends on a reader which the program has before the kernel and the schedule after it is clobbered.
+- Any other output is neither; one that depends on no reader, and is not the parameter, is fresh.
+- `unknown` is never wrong. If an operation may leave an operand unread, stale and clobbered are possible, not certain.
+
+The tool omits parameters whose bytes a value computed from them may share, and unscheduled texts with any values that
+share bytes: XLA would insert copies before those, and this tool does not. It prints the number of each verdict, and
+each text that breaks a rule; these make the exit code 1.
 """
 
 import re
@@ -40,9 +40,9 @@ from tools.parameter_reads import Reads, ReadsFinder, find_entry, list_given, li
 TARGET = "touch"
 BUG, REFUSED = "bug", "refused"
 _SHARES = re.compile("dynamic-update-slice|scatter|while|conditional|call|send|recv|.+-(start|update)")
-"""Opcodes of which a result may have the bytes of an operand that others read."""
+"""Opcodes whose result may have the bytes of an operand that others read."""
 _HANDS_ON = frozenset({"bitcast", "opt-barrier", "domain", "add-dependency"})
-"""Opcodes that read their operand in the program, and in a schedule when the result is read."""
+"""Opcodes that, in the program, read their operand at once; in a schedule, only when the result is read."""
 _NO_ARRAYS = frozenset({TUPLE, TOKEN, 14, 0})
 """Element types of a tuple, a token, an opaque value, and none."""
 
@@ -58,7 +58,7 @@ class Answer:
 
     @property
     def expected(self) -> Verdict | None:
-        """Stale or clobbered by the rules above; None if the output is neither."""
+        """Returns stale or clobbered by the rules above; None if the output is neither."""
         between = range(*sorted((self.program, self.schedule)))
         if not any(reader in between for reader in self.reads.readers):
             return None
@@ -75,7 +75,7 @@ class Answer:
         return self.verdict not in (Verdict.FRESH, Verdict.LATENT, self.expected)
 
     def describe(self) -> str:
-        """Returns what must come of it, and what came."""
+        """Returns the allowed verdicts and the actual one."""
         if self.verdict in (BUG, REFUSED):
             return self.verdict
         if not self.reads.readers:
@@ -96,7 +96,7 @@ def main() -> int:
                 left["no HLO text that jaxlib parses"] += 1
                 continue
             answers = list(judge(module, Path(folder)))
-            left["a kernel put into it" if answers else "no parameter to overwrite"] += 1
+            left["with a kernel added" if answers else "no parameter to overwrite"] += 1
             for answer in answers:
                 counts[answer.describe()] += 1
                 if answer.is_wrong():
@@ -108,7 +108,7 @@ def main() -> int:
 
 
 def judge(module: HloModuleProto, effects: Path) -> Iterator[Answer]:
-    """Yields what is said of each output under each pair of places; nothing where there is no parameter to overwrite."""
+    """Yields the verdict on each output for each pair of places; nothing if there is no parameter to overwrite."""
     ordered = order_module(module)
     entry = find_entry(ordered)
     chosen = choose_parameter(ordered)
@@ -133,7 +133,7 @@ def judge(module: HloModuleProto, effects: Path) -> Iterator[Answer]:
             )  # fmt: skip
             verdicts = [one.value for one in analyse_compilation(compilation, **words).inspection.outputs.values()]
         except LigerdiagError as error:
-            verdicts = [BUG if "do not hang together" in str(error) else REFUSED] * len(reads)
+            verdicts = [BUG if "are inconsistent" in str(error) else REFUSED] * len(reads)
         for each, verdict in zip(reads, verdicts, strict=True):
             yield Answer(place, turn, each, verdict)
 

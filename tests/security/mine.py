@@ -1,4 +1,4 @@
-"""A case whose kernel overwrites an operand and tells nobody: copied into a project of its own by the fixtures."""
+"""A case whose kernel overwrites an operand without declaring it: copied into a project of its own by the fixtures."""
 
 import jax
 import jax_triton
