@@ -45,7 +45,7 @@ def sum_collectives(module: HloModule) -> Mapping[str, Traffic]:
 def _measure(instruction: HloInstruction, *, is_start: bool) -> int:
     given = sum(_sum_bytes(operand) for operand in instruction.operands)
     shown = _sum_bytes(instruction)
-    both = is_start and instruction.opcode != "all-reduce-start"  # of those, the shape holds the operands, too
+    both = is_start and instruction.opcode != "all-reduce-start"  # the shape of these includes the operands
     return max(given, shown - given if both else shown)
 
 

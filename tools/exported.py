@@ -71,7 +71,7 @@ def run_exports(folder: Path) -> Iterator[str]:
     for entry in json.loads((folder / INDEX).read_text(encoding="utf-8")):
         try:
             yield from _run(folder, entry)
-        except Exception as fault:  # one module must not cost the others their run
+        except Exception as fault:  # an error in one module must not end the run of the others
             yield f"{entry['id']}: {type(fault).__name__}: {str(fault).splitlines()[0][:160]}"
 
 

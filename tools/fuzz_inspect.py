@@ -211,7 +211,7 @@ def inspect_input(folder: Path, translator: Translator, cache: Cache) -> str:
     report = CheckReport(cases=cases, targets=targets, toolchain="", notes=inspected.list_notes(), noun=Noun.MODULE)
     render_terminal(report, width=100, colour=True, verbose=True)
     render_json(report)
-    return cases[0].status.value if cases else "not looked at"
+    return cases[0].status.value if cases else "not inspected"
 
 
 @contextmanager
@@ -274,7 +274,7 @@ def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | No
                     if keep is not None:
                         shutil.copytree(folder, keep / str(number), symlinks=True, dirs_exist_ok=True)
                 seconds = process_time() - started
-                gc.collect()  # an analysis that was broken off leaves cycles, which would count against all that follows
+                gc.collect()  # an aborted analysis leaves reference cycles, whose memory would count against later inputs
             tally.outcomes[outcome] += 1
             tally.kinds[kind] += 1
             if seconds > tally.slowest:

@@ -27,8 +27,8 @@ from ligerdiag.toolchains.toolchain_table import find_spec
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
 HEAD = """# The map of versions
 
-What does each release of JAX since 0.4.31 make of the same programs? A sweep ([sweep.md](sweep.md)) wrote this page, and
-[versions.csv](versions.csv), which has every cell. It took no GPU, and nothing was replayed.
+How does each release of JAX since 0.4.31 compile the same programs? A sweep ([sweep.md](sweep.md)) wrote this page, and
+[versions.csv](versions.csv), which has every cell. It used no GPU and replayed nothing.
 
 ```sh not-run=toolchain
 make versions      # runs the sweep of docs/versions.toml, and writes both
@@ -36,11 +36,11 @@ make versions      # runs the sweep of docs/versions.toml, and writes both
 
 ## Where verdicts change
 
-Releases that follow each other and say the same are one line. Outputs that are not `fresh` are named, with their verdict;
+Consecutive releases with the same verdicts are one line. Outputs that are not `fresh` are named, with their verdict;
 `fresh` alone means that every output of the cell is fresh. `≠` marks a cell that differs from the nearest cell
 above with a verdict, and `—` a cell that could not be analysed. Releases without any verdict are in no line.
-`unknown` from 0.4.38 to 0.6.1 is JAX's own doing: it has put readers of what the kernel overwrites on the other side of
-the call than where their author has them ([internals-runs.md](internals-runs.md#toolchains)).
+JAX itself causes the `unknown` from 0.4.38 to 0.6.1: it moved readers of the overwritten value to the other side of
+the call ([internals-runs.md](internals-runs.md#toolchains)).
 """
 ABOUT = {
     "seed_flce[False": "It overwrites the logits without declaring it.",
@@ -85,10 +85,10 @@ def list_lines(cells: Cells, said: Mapping[tuple[str, str, str], str]) -> Iterat
         yield ""
     yield "## The releases\n"
     yield (
-        "What each was tried with, and why it says nothing of a GPU or of all. From line to line jax, jaxlib and its plugin"
-        " change; the other packages do where jax-triton does. Each is a toolchain: `--toolchain jax-0.7.2`.\n"
+        "The packages of each release, and why it has no result for a GPU or for all. From line to line jax, jaxlib and its"
+        " plugin change; the other packages change with jax-triton. Each is a toolchain: `--toolchain jax-0.7.2`.\n"
     )
-    yield f"| {' | '.join(PACKAGES)} | says nothing |"
+    yield f"| {' | '.join(PACKAGES)} | no result |"
     yield "|---|---|---|---|---|"
     for name in toolchains:
         versions = find_spec(name).packages

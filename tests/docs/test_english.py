@@ -21,7 +21,6 @@ TO_REWRITE: frozenset[str] = frozenset(
         "tests/sandbox",
         "tests/tools",
         "tests/witness",
-        "tools",
     }
 )
 """Folders that still have such wordings. Take one off when it is clean; add none."""

@@ -118,12 +118,12 @@ def test_what_is_wrong_is_counted(end: Trial | BaseException, counts: str) -> No
 def test_a_run_that_is_ended_goes_on_at_its_next_number() -> None:
     seen: list[str] = []
 
-    def tell(totals: Totals) -> None:
+    def show_totals(totals: Totals) -> None:
         seen.append(totals.slowest[1])
         if totals.done.total() == 2 and len(seen) == 2:
             raise KeyboardInterrupt
 
-    first = run([Scripted(GOOD)], 7, 5, tell)
+    first = run([Scripted(GOOD)], 7, 5, show_totals)
     assert (first.done.total(), first.next_seed) == (2, 9)
     rest = run([Scripted(GOOD)], first.next_seed, 3)
     assert rest.next_seed == 12

@@ -1,4 +1,4 @@
-"""The summary of a campaign that `python -m tools.fuzz` prints."""
+"""Renders the summary of a campaign that `python -m tools.fuzz` prints."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ def render_fuzz_report(report: FuzzReport) -> str:
     lines += [f"  seed {seed}: {words}" for seed, words in contradictions]
     lines += [f"  written: {path}" for path in report.files]
     if limits := report.count_excused():
-        lines += [f"beside these {limits} around a loop that XLA unrolled"]
+        lines += [f"besides, {limits} around a loop that XLA unrolled"]
     if unjudged := report.list_unjudged():
         lines += ["", f"{len(unjudged)} without numbers:", *(f"  seed {seed}: {words}" for seed, words in unjudged)]
     if report.left_out:

@@ -1,8 +1,8 @@
-"""Writes docs/reach.md: `python tools/reach/write_table.py CHECKOUTS LIBRARIES`; nothing is fetched.
+"""Writes docs/reach.md: `python tools/reach/write_table.py CHECKOUTS LIBRARIES`; fetches nothing.
 
-CHECKOUTS has a work tree of each repository of programs.toml at its commit, named as there; LIBRARIES is what
-these import and this project does not (`pip install --target`). Each driver is checked in an empty folder, so that no
-package of this project stands in the way of one with the same name. What could not be run is a row, too, with the reason.
+CHECKOUTS has a work tree of each repository of programs.toml at its commit, named as there; LIBRARIES has the packages
+that these import and this project does not (`pip install --target`). Each driver is checked in an empty folder, so that
+no package of this project hides one with the same name. A program that could not run has a row, too, with the reason.
 """
 
 import json
@@ -44,7 +44,7 @@ TAIL = """
 
 
 def check(program: dict[str, Any], checkouts: Path, libraries: Path) -> list[dict[str, Any]]:
-    """The cases of the program's driver, in JSON."""
+    """Returns the cases of the program's driver, as JSON."""
     path = checkouts / program.get("checkout", "") / program.get("path", "")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(path), str(libraries)))}
     with tempfile.TemporaryDirectory() as folder:
