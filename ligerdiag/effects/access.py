@@ -1,4 +1,4 @@
-"""Defines CallEffects: what a custom call does to the bytes of each buffer, and the reason where that is unknown.
+"""Defines CallEffects: what a custom call does to the bytes of each buffer, or why that is unknown.
 
 Beyond reads and writes it describes how a call uses the bytes of one buffer. Every value except UNKNOWN is proven: for
 all programs of the launch's grid, its scalars, and the size of the buffer, provided that the kernel terminates and no
@@ -189,10 +189,12 @@ def join_all(accesses: Iterable[Access]) -> Access:
     return result
 
 
-def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False, holds_anything: bool = False) -> OperandUse:
+def compute_plain_use(
+    access: Access, reason: str, *, zeroed: bool = False, is_uninitialised: bool = False
+) -> OperandUse:
     """Returns the use that follows from the access alone.
 
-    holds_anything: the buffer is an output that the launcher does not zero.
+    is_uninitialised: the buffer is an output that the launcher does not zero.
     """
     if access is Access.NONE and not zeroed:
         return UNUSED
@@ -204,7 +206,7 @@ def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False, hold
         coverage=coverage,
         neighbours=Neighbours.UNKNOWN if access.writes else Neighbours.DISJOINT,
         reason=reason if access.reads or access.writes or zeroed else "",
-        may_read_old=holds_anything and access.reads,
+        may_read_old=is_uninitialised and access.reads,
     )
 
 
@@ -222,7 +224,7 @@ class CallEffects:
     operands: tuple[Access, ...]
     """One per operand of the call."""
     outputs: tuple[Access, ...]
-    """One per output of the call; the leaves, in order, where the result is a tuple."""
+    """One per output of the call; the leaves, in order, if the result is a tuple."""
     reasons: tuple[str, ...] = ()
     """The reasons for UNKNOWN, one line each."""
     configurations: int = 1

@@ -31,8 +31,8 @@ from ligerdiag.model.jobs import CaseSpec
 
 _KEYS = ("writes", "reads")
 _ALIASED = "aliased"
-_NOT_FOLLOWED = "is only declared: its kernel was not analysed"
-NOT_BELIEVED = f'`writes = "{_ALIASED}"` is declared, but not trusted'
+_ONLY_DECLARED = "is only declared: its kernel was not analysed"
+NOT_TRUSTED = f'`writes = "{_ALIASED}"` is declared, but not trusted'
 _REMEDY = "say what it writes under"
 """Part of a reason that asks for a declaration."""
 _NO_CALL = "the program lacks the call"
@@ -157,7 +157,7 @@ def apply_declarations(
             return effects, ()
         if aliased is None:
             known = [reason for reason in effects.reasons if _REMEDY not in reason]
-            return replace(effects, reasons=(f"{NOT_BELIEVED}: {untrusted or _NO_CALL}", *known)), ()
+            return replace(effects, reasons=(f"{NOT_TRUSTED}: {untrusted or _NO_CALL}", *known)), ()
         declared = replace(declared, writes=aliased)
     count = len(effects.operands)
     named = (declared.writes or frozenset()) | (declared.reads or frozenset())
@@ -169,13 +169,13 @@ def apply_declarations(
     operands = list(effects.operands)
     uses = list(effects.operand_uses)
     for number, found in enumerate(effects.operands):
-        said = _get_declared(declared, number)
-        if found is Access.UNKNOWN and is_for_another_call and not said.writes:
+        stated = _get_declared(declared, number)
+        if found is Access.UNKNOWN and is_for_another_call and not stated.writes:
             continue
         if found is Access.UNKNOWN:
-            operands[number] = said
-            uses[number] = compute_plain_use(said, f"`{declared.name}` {_NOT_FOLLOWED}")
-        elif _contradicts(declared, said, found, uses[number]):
+            operands[number] = stated
+            uses[number] = compute_plain_use(stated, f"`{declared.name}` {_ONLY_DECLARED}")
+        elif _contradicts(declared, stated, found, uses[number]):
             contradictions.append(_contradict(declared, effects, number, found))
     outputs = tuple(Access.WRITE if output is Access.UNKNOWN else output for output in effects.outputs)
     output_uses = tuple(
@@ -196,13 +196,13 @@ def apply_declarations(
 
 
 def _contradict(declared: DeclaredEffects, effects: CallEffects, number: int, found: Access) -> Contradiction:
-    said = _get_declared(declared, number)
-    return Contradiction(target=declared.name, kernel=effects.kernel, operand=number, declared=said, found=found)
+    stated = _get_declared(declared, number)
+    return Contradiction(target=declared.name, kernel=effects.kernel, operand=number, declared=stated, found=found)
 
 
 def is_declared(use: OperandUse) -> bool:
     """Returns whether the use of an operand is known only from the user's declaration."""
-    return use.reason.endswith(_NOT_FOLLOWED)
+    return use.reason.endswith(_ONLY_DECLARED)
 
 
 def _get_declared(declared: DeclaredEffects, number: int) -> Access:
@@ -211,8 +211,8 @@ def _get_declared(declared: DeclaredEffects, number: int) -> Access:
     return access.cover(Access.WRITE) if number in (declared.writes or ()) else access
 
 
-def _contradicts(declared: DeclaredEffects, said: Access, found: Access, use: OperandUse) -> bool:
+def _contradicts(declared: DeclaredEffects, stated: Access, found: Access, use: OperandUse) -> bool:
     """Returns whether a write is undeclared, or declared but absent; reads count only if the declaration lists them."""
-    if said.writes != found.writes:
-        return said.writes or use.coverage is not WriteCoverage.NONE
-    return declared.reads is not None and found.reads and not said.reads
+    if stated.writes != found.writes:
+        return stated.writes or use.coverage is not WriteCoverage.NONE
+    return declared.reads is not None and found.reads and not stated.reads

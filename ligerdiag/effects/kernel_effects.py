@@ -38,7 +38,7 @@ _MALFORMED_IR_ERRORS = (ArithmeticError, AssertionError, IndexError, KeyError, R
 def compute_kernel_effects(
     calls: Sequence[LaunchConfiguration], *, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
-    """Returns the effects of a custom call that launches one of `calls` on its buffers; UNKNOWN where in doubt.
+    """Returns the effects of a custom call that launches one of `calls` on its buffers; UNKNOWN if in doubt.
 
     sizes: bytes of each operand, then each output; () if unknown.
     """

@@ -236,7 +236,7 @@ def _take_last(passed: tuple[int, ...], block: Block) -> tuple[int, ...]:
 
 
 def _fits(passed: tuple[int, ...], block: Block, pointers: frozenset[int]) -> bool:
-    """Returns whether the operands could be the block's arguments: as many, and pointers where it has pointers."""
+    """Returns whether the operands could be the block's arguments: as many of them, with pointers in the same positions."""
     if len(passed) != len(block.arguments):
         return False
     return all((source in pointers) == (target in pointers) for source, target in _pair(passed, block.arguments))

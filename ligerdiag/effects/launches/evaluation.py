@@ -147,10 +147,10 @@ class Evaluation:
             self._run_from(frame, blocks[0], active, length + 1)
             return
         size = len(names[blocks[0]].arguments)
-        handed = frame.take(passed[:size]), frame.take(passed[size:])
+        passed_on = frame.take(passed[:size]), frame.take(passed[size:])
 
         def follow(way: int, taken: Mask) -> None:
-            frame.put(names[blocks[way]].arguments, handed[way])
+            frame.put(names[blocks[way]].arguments, passed_on[way])
             self._run_from(frame, blocks[way], taken, length + 1)
 
         self._split(frame.get(op.operands[0]), active, follow)
@@ -263,15 +263,15 @@ class Evaluation:
         results: tuple[IndexValue, ...] = ()
         while running.any():
             frame.put(before, carried)
-            condition, *handed = self._run_block(frame, op, 0, running) or (UNKNOWN,)
+            condition, *passed_on = self._run_block(frame, op, 0, running) or (UNKNOWN,)
             if not isinstance(condition, MaskBox) or condition.shape:
                 self._run_unknown_loop(frame, op, running, carried)
                 return
             going = running & np.broadcast_to(condition.gate, active.shape)
-            results = tuple(self._join(running, a, b) for a, b in zip(handed, results or handed, strict=True))
+            results = tuple(self._join(running, a, b) for a, b in zip(passed_on, results or passed_on, strict=True))
             if not going.any():
                 break
-            frame.put(after, handed)
+            frame.put(after, passed_on)
             carried = self._run_block(frame, op, 1, going)
             running = going
         frame.put(op.results, results)
@@ -281,21 +281,21 @@ class Evaluation:
         first, *rest = (region[0].arguments if region else () for region in op.regions)
         iterated = first[1:] if op.name == "scf.for" else first
         roots = [get_roots(value) for value in carried]
-        handed: tuple[IndexValue, ...] = ()
+        passed_on: tuple[IndexValue, ...] = ()
         while True:
             frame.put(first, [UNKNOWN] * len(first))
             frame.put(iterated, [Unknown(roots=found) for found in roots])
             with self._trace.maybe():
                 new = self._run_block(frame, op, 0, active)
                 if rest:  # the first region ends with a condition and the values that it passes to the second
-                    handed = tuple(forget(value) for value in new[1:])
-                    frame.put(rest[0], handed)
+                    passed_on = tuple(forget(value) for value in new[1:])
+                    frame.put(rest[0], passed_on)
                     new = self._run_block(frame, op, 1, active)
             grown = [old | get_roots(value) for old, value in zip(roots, new, strict=True)]
             if grown == roots:
                 break
             roots = grown
-        frame.put(op.results, handed if rest else [Unknown(roots=found) for found in roots])
+        frame.put(op.results, passed_on if rest else [Unknown(roots=found) for found in roots])
 
     def _run_call(self, frame: _Frame, op: Operation, active: Mask) -> None:
         callee = self._module.functions.get(op.callee)

@@ -153,8 +153,8 @@ def make_unknown(op: Operation, values: Sequence[IndexValue], function: Function
     if not any(result in function.pointers for result in op.results):
         return UNKNOWN
     roots = frozenset[int]().union(*(get_roots(value) for value in values))
-    given = [operand in function.pointers for operand in op.operands]
-    known = any(given) and all(get_roots(v) for v, is_given in zip(values, given, strict=True) if is_given)
+    pointers = [operand in function.pointers for operand in op.operands]
+    known = any(pointers) and all(get_roots(v) for v, is_pointer in zip(values, pointers, strict=True) if is_pointer)
     return Unknown(roots=roots if known else roots | {ELSEWHERE})
 
 

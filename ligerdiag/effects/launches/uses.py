@@ -73,8 +73,8 @@ class Argument:
 
     def compute_plain_use(self, access: Access, reason: str) -> OperandUse:
         """Returns the use of a buffer that follows from its access alone."""
-        holds_anything = self.is_output and not self.zeroed
-        return compute_plain_use(access, reason, zeroed=bool(self.zeroed), holds_anything=holds_anything)
+        is_uninitialised = self.is_output and not self.zeroed
+        return compute_plain_use(access, reason, zeroed=bool(self.zeroed), is_uninitialised=is_uninitialised)
 
 
 def compute_launch_uses(
