@@ -29,7 +29,7 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.replay.more_draws import Word
 from ligerdiag.run_options import CheckOptions
 from tools.fuzz.drawing import draw_program
-from tools.fuzz.judged_programs import CALLED_RIGHT, CALLED_WRONG, JudgedProgram, find_words, judge_case, load_known
+from tools.fuzz.judged_programs import CALLED_RIGHT, CALLED_WRONG, JudgedProgram, find_outcomes, judge_case, load_known
 from tools.fuzz.source import render_case_file
 
 CORPUS = Path(__file__).parents[1] / "tests" / "fuzz" / "corpus.txt"
@@ -81,7 +81,7 @@ def write_corpus(path: Path, programs: Mapping[int, str]) -> None:
 
 def spell(row: JudgedProgram) -> str:
     """Returns the letters of a program."""
-    letters = find_words(row)
+    letters = find_outcomes(row)
     called_wrong = {name for name, (verdict, _) in row.outputs.items() if verdict in CALLED_WRONG}
     return "".join(
         "x" if letters[name] == Word.RIGHT.value and name in called_wrong else _LETTERS.get(letters[name], "-")

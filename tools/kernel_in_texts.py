@@ -35,7 +35,7 @@ from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, HloM
 from ligerdiag.inspection.compilation import InspectionWords, analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
-from tools.parameter_reads import Reads, ReadsFinder, find_entry, list_given, list_operations
+from tools.parameter_reads import Reads, ReadsFinder, find_entry, list_parameters, list_operations
 
 TARGET = "touch"
 BUG, REFUSED = "bug", "refused"
@@ -146,7 +146,7 @@ def order_module(module: HloModuleProto) -> HloModuleProto:
             turns = {number: turn for turn, number in enumerate(module.schedule.sequences[one.id].instruction_ids)}
             _put(one, sorted(one.instructions, key=lambda each: turns[each.id]))
     entry = find_entry(changed)
-    _put(entry, list_given(entry) + list_operations(entry))
+    _put(entry, list_parameters(entry) + list_operations(entry))
     return changed
 
 
@@ -167,7 +167,7 @@ def choose_parameter(module: HloModuleProto) -> HloInstructionProto | None:
         for one in entry.instructions
         if one.opcode in _HANDS_ON or _is_sharing(one) or not sharing.isdisjoint(one.called_computation_ids)
     ]
-    for one in list_given(entry):
+    for one in list_parameters(entry):
         if one.shape.element_type not in _NO_ARRAYS:
             reads = ReadsFinder(module, one.id).found
             taken = [leaf for other in taking for operand in other.operand_ids for leaf in reads[operand]]
@@ -190,7 +190,7 @@ def add_kernel(module: HloModuleProto, parameter: HloInstructionProto, place: in
         name=f"{TARGET}.0", opcode="custom-call", custom_call_target=TARGET, id=largest + 1, operand_ids=[parameter.id],
         shape=ShapeProto(element_type=TUPLE), custom_call_has_side_effect=True,
     )  # fmt: skip
-    place += len(list_given(entry))
+    place += len(list_parameters(entry))
     _put(entry, [*entry.instructions[:place], kernel, *entry.instructions[place:]])
     ids = [one.id for computation in changed.computations for one in computation.instructions]
     numbers = {number: position for position, number in enumerate(ids, start=1)}

@@ -50,7 +50,7 @@ ABOUT = {
     "sharded_flce[vocabulary-hidden": "It overwrites the logits without declaring it, on eight devices.",
     "sharded_flce[vocabulary-trivial": "The same with the workaround of 2024.",
     "sharded_flce[vocabulary-aliased": "The same with the write declared.",
-    "saved_residual": "The kernel overwrites what JAX saved for the backward pass.",
+    "saved_residual": "The kernel overwrites a value that JAX saved for the backward pass.",
 }
 """Beginning of a case id to a sentence."""
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")

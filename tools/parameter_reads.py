@@ -40,7 +40,8 @@ class ReadsFinder:
         self._computations = {one.id: one for one in module.computations}
         self._places = {one.id: place for place, one in enumerate(list_operations(entry))}
         given = {
-            one.parameter_number: [Reads(own=one.id == parameter)] * _count_leaves(one) for one in list_given(entry)
+            one.parameter_number: [Reads(own=one.id == parameter)] * _count_leaves(one)
+            for one in list_parameters(entry)
         }
         self.found = self._follow(entry, given)
 
@@ -67,7 +68,7 @@ class ReadsFinder:
         """Returns the leaves of the result of an operation that reads all of its operands at once."""
         read = [[leaf.read_at(place) for leaf in operand] for operand in operands]
         called = self._computations[one.called_computation_ids[0]] if one.opcode == "fusion" else None
-        if called is not None and len(list_given(called)) == len(read):
+        if called is not None and len(list_parameters(called)) == len(read):
             return self._follow(called, dict(enumerate(read)), place)[called.root_id]
         leaves = [leaf for operand in read for leaf in operand]
         readers = frozenset[int]().union(*(leaf.readers for leaf in leaves))
@@ -88,5 +89,5 @@ def list_operations(entry: HloComputationProto) -> list[HloInstructionProto]:
     return [one for one in entry.instructions if one.opcode != "parameter"]
 
 
-def list_given(computation: HloComputationProto) -> list[HloInstructionProto]:
+def list_parameters(computation: HloComputationProto) -> list[HloInstructionProto]:
     return [one for one in computation.instructions if one.opcode == "parameter"]

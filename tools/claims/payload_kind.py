@@ -69,7 +69,7 @@ class PayloadKind:
         before, after = (self._compute_effects(one) for one in (call, mutated))
         was, now = (*before.operands, *before.outputs), (*after.operands, *after.outputs)
         if changed.is_unreadable and set(now) != {Access.UNKNOWN} and was != now:
-            return (f"{chosen.name}: effects known of what cannot be read: {_render(now)}",)
+            return (f"{chosen.name}: known effects of an unreadable kernel: {_render(now)}",)
         kept = {number for number, access in enumerate(was) if changed.is_kept and access.writes}
         lost = [number for number in sorted(changed.written | kept) if not now[number].writes]
         return tuple(f"{chosen.name}: the write of buffer {number} is not seen: {_render(now)}" for number in lost)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tools.fuzz.judged_programs import CALLED_RIGHT, CALLED_WRONG, FuzzReport, find_words
+from tools.fuzz.judged_programs import CALLED_RIGHT, CALLED_WRONG, FuzzReport, find_outcomes
 from tools.fuzz.programs import KINDS, find_kind
 
 
@@ -53,7 +53,7 @@ def _render_kinds(report: FuzzReport) -> Iterator[str]:
         if kind is None:
             continue
         counts[kind, "programs"] += 1
-        for (verdict, _), words in zip(row.outputs.values(), find_words(row).values(), strict=True):
+        for (verdict, _), words in zip(row.outputs.values(), find_outcomes(row).values(), strict=True):
             counts[kind, words] += 1
             counts[kind, "missed"] += words == "wrong" and verdict in CALLED_RIGHT
             counts[kind, "false"] += words == "right" and verdict in CALLED_WRONG

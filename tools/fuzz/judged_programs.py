@@ -115,11 +115,11 @@ class FuzzReport:
     ended_by: Ending | None = None
 
     def count_outputs(self) -> Counter[tuple[str, str]]:
-        """Counts outputs by verdict and by the word of `find_words` for all draws."""
+        """Counts outputs by verdict and by the word of `find_outcomes` for all draws."""
         return Counter(
             (static, words)
             for row in self.rows.values()
-            for (static, _), words in zip(row.outputs.values(), find_words(row).values(), strict=True)
+            for (static, _), words in zip(row.outputs.values(), find_outcomes(row).values(), strict=True)
         )
 
     def list_unjudged(self) -> list[tuple[int, str]]:
@@ -208,7 +208,7 @@ def add_looks(row: JudgedProgram, more: DrawsAnswer) -> JudgedProgram:
     )
 
 
-def find_words(row: JudgedProgram) -> dict[str, str]:
+def find_outcomes(row: JudgedProgram) -> dict[str, str]:
     """Returns a map from output name to `right`, `wrong` or `alike` by several draws, `none` without numbers.
 
     An output is wrong if one draw shows it, by more than rounding. The numbers of a GPU also count within the tolerance
@@ -274,7 +274,7 @@ def find_contradictions(row: JudgedProgram) -> JudgedProgram:
     """Returns the row with its contradictions by all draws instead of by the first one; separates those that a known
     limit explains.
     """
-    words = find_words(row)
+    words = find_outcomes(row)
     found = {kind: said for kind, said in row.contradictions.items() if not kind.startswith("verdict-")}
     for name, (static, _) in row.outputs.items():
         pair = (static in CALLED_WRONG, words[name])
