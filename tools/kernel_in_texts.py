@@ -35,7 +35,7 @@ from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, HloM
 from ligerdiag.inspection.compilation import InspectionWords, analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
-from tools.parameter_reads import Reads, ReadsFinder, find_entry, list_parameters, list_operations
+from tools.parameter_reads import Reads, ReadsFinder, find_entry, list_operations, list_parameters
 
 TARGET = "touch"
 BUG, REFUSED = "bug", "refused"

@@ -23,8 +23,8 @@ SEVERE = ("stale", "clobbered", "unknown", "latent", "unsafe")
 HEAD = """\
 # Programs that others wrote
 
-`tools/reach/write_table.py` wrote this page: what `ligerdiag check` says about public programs, each compiled for four GPUs by
-a driver in `tools/reach/` that imports it from a checkout. A cell counts outputs; *fresh* means all of them. `!` marks a
+`tools/reach/write_table.py` wrote this page: what `ligerdiag check` says about public programs, each compiled for four GPUs
+by a driver in `tools/reach/` that imports it from a checkout. A cell counts outputs; *fresh* means all of them. `!` marks a
 target on which the program could not be compiled or analysed; the reason is below. Replay is for h100: the kernels ran on
 numbers, and the numbers of each output were compared with both predictions.
 """
@@ -35,10 +35,11 @@ TAIL = """
   counts barriers in it, and XLA makes the zeros once: the second call starts with the counters of the first. See
   [reports/zahlmann-transformer.md](reports/zahlmann-transformer.md).
 - `liger_*` at the older commit: the bug that this project began with; the newer commit declares the logits as an output.
-- `rwkv7_*` at the oldest commit: calls that write `jnp.empty` arrays and have scalar outputs that nothing uses. JAX drops the
-  calls. The kernels get more parameters than they take, so their writes are unknown.
-- `example_add`: the example's kernel masks its stores with `offsets < 8`. It leaves the elements of an array after
-  the first 8 unwritten; the example calls it with 8. See [reports/jax-triton-add-example.md](reports/jax-triton-add-example.md).
+- `rwkv7_*` at the oldest commit: calls that write `jnp.empty` arrays and have scalar outputs that nothing uses. JAX drops
+  the calls. The kernels get more parameters than they take, so their writes are unknown.
+- `example_add`: the example's kernel masks its stores with `offsets < 8`. It leaves the elements of an array
+  after the first 8 unwritten; the example calls it with 8. See
+  [reports/jax-triton-add-example.md](reports/jax-triton-add-example.md).
 - `te_row_id_map`: the first pass fills half of the map's columns, the later passes the others: LD013 is intended here.
 """
 
