@@ -37,7 +37,7 @@ def test_a_declaration_is_trusted_if_the_effects_are_unknown_and_the_report_says
     assert set(case.outputs.values()) == {Verdict.FRESH}
     (finding,) = case.findings
     assert finding.rule == "LD006"
-    assert dict(finding.evidence)["kernel"] == "`forging_kernel` is declared, and its kernel was not followed"
+    assert dict(finding.evidence)["kernel"] == "`forging_kernel` is only declared: its kernel was not analysed"
     assert report.notes == (TRUSTED,)
 
 
@@ -131,7 +131,7 @@ def test_aliases_of_a_library_call_are_known_and_other_writes_only_if_declared(
     else:
         (finding,) = effects.findings
         assert dict(finding.evidence)["reason"] == (
-            '`writes = "aliased"` is declared, and not believed: the call has side effects'
+            '`writes = "aliased"` is declared, but not trusted: the call has side effects'
         )
         assert finding.help.endswith("under `[tool.ligerdiag.effects.lib_log]`: `writes = [0]`")
         assert report.notes == (

@@ -27,7 +27,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
 
 @pytest.fixture(scope="session")
 def runner(cache: Cache) -> Iterator[TrialRunner]:
-    with TrialRunner(cache=cache, tell=ignore) as runner:
+    with TrialRunner(cache=cache, report_progress=ignore) as runner:
         yield runner
 
 

@@ -102,7 +102,7 @@ def test_ctrl_c_keeps_the_smallest_set_so_far(cache: Cache, load: Load, h100: Ta
         if progress.best:
             raise KeyboardInterrupt
 
-    with TrialRunner(cache=cache, tell=interrupt) as runner:
+    with TrialRunner(cache=cache, report_progress=interrupt) as runner:
         with pytest.raises(KeyboardInterrupt):
             bisect_edges(runner, load(TWO_READERS), h100, OPTIONS)
         assert runner.draft is not None

@@ -52,7 +52,7 @@ def test_the_step_at_which_the_seeds_row_changed_is_named(h100: Target) -> None:
     directory = locate_environment(find_spec("seed"), Cache())
     if not has_environment(directory) and os.environ.get("LIGERDIAG_TEST_TOOLCHAINS") != "create":
         pytest.skip(f"`{directory}` is not there; LIGERDIAG_TEST_TOOLCHAINS=create makes it")
-    with TrialRunner(cache=Cache(), tell=ignore) as runner:
+    with TrialRunner(cache=Cache(), report_progress=ignore) as runner:
         (case,) = runner.discover([f"{CASES / 'seed_flce.py'}::seed_flce[False-float32-False-1-4-32-16]"])
         options = make_options(Axis.TOOLCHAINS, toolchains=("seed", "default"), create=True)
         bisection = bisect_toolchains(runner, case, h100, options)

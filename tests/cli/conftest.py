@@ -94,9 +94,9 @@ class FakeApi:
         return tuple(STATUSES.values())
 
     def create_toolchain(
-        self, name: str, tell: Callable[[str], None], cache_directory: Path | None = None
+        self, name: str, log: Callable[[str], None], cache_directory: Path | None = None
     ) -> ToolchainStatus:
-        tell(f"creating toolchain {name}\x1b[1m")
+        log(f"creating toolchain {name}\x1b[1m")
         return STATUSES[name]
 
     def diagnose_toolchain(self, name: str, target: str, cache_directory: Path | None = None) -> ToolchainStatus:

@@ -91,7 +91,7 @@ def test_a_kernel_that_takes_more_buffers_than_the_call_has_is_unknown(
 ) -> None:
     effects = compute(payload, operands, outputs)
     assert effects.operands + effects.outputs == (UNKNOWN,) * (operands + outputs)
-    assert effects.reasons == (f"`scalars` takes 2 buffers where the call has {operands + outputs}",)
+    assert effects.reasons == (f"`scalars` takes 2 buffers, but the call has {operands + outputs}",)
 
 
 def test_a_buffer_that_is_not_passed_to_the_kernel_is_not_accessed(payload: bytes) -> None:
@@ -109,7 +109,7 @@ def edit(payload: bytes, change: Any) -> bytes:
 def test_parameters_that_do_not_fit_the_function_are_unknown(payload: bytes) -> None:
     effects = compute(edit(payload, lambda proto: proto.parameters.add(i32=3)), 1, 1)
     assert effects.operands == (UNKNOWN,)
-    assert effects.reasons == ("`scalars` takes 3 arguments where the call passes 4 parameters",)
+    assert effects.reasons == ("`scalars` takes 3 arguments, but the call passes 4 parameters",)
 
     def swap(proto: triton_call_pb2.TritonKernelCall) -> None:
         proto.parameters[0].i32 = 5
@@ -121,7 +121,7 @@ def test_parameters_that_do_not_fit_the_function_are_unknown(payload: bytes) -> 
 def test_a_parameter_of_a_future_kind_is_unknown(payload: bytes) -> None:
     effects = compute(edit(payload, lambda proto: proto.parameters.add()), 1, 1)
     assert effects.operands == (UNKNOWN,)
-    assert effects.reasons == ("the payload holds a parameter of a kind that is not known",)
+    assert effects.reasons == ("the payload has a parameter of an unknown kind",)
 
 
 def test_a_host_tensor_descriptor_takes_a_buffer(payload: bytes) -> None:
@@ -176,7 +176,7 @@ def test_a_pallas_call_contains_its_module_and_passes_every_buffer() -> None:
     )
     effects = compute_pallas(1)
     assert (effects.kernel, effects.operands, effects.outputs, effects.grid) == ("k", (READ,), (WRITE,), (7, 2, 1))
-    assert compute_pallas(2).reasons == ("`k` takes 2 arguments where the call has 3 buffers",)
+    assert compute_pallas(2).reasons == ("`k` takes 2 arguments, but the call has 3 buffers",)
 
 
 @pytest.mark.parametrize(

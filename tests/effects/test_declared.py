@@ -41,7 +41,7 @@ def test_a_table_of_a_project_file_is_read() -> None:
     ("raw", "message"),
     [
         ({"f": 3}, r"expected a table such as { writes = \[0\] } for \[tool.ligerdiag.effects.f\] but got 3"),
-        ({"f": {}}, "expected `writes` in .*: the operands that are overwritten, \\[\\] for none"),
+        ({"f": {}}, "expected `writes` in .*: the operands that it overwrites, \\[\\] for none"),
         ({"f": {"reads": [0]}}, "expected `writes` in"),
         ({"f": {"write": [0]}}, "got `write`, did you mean `writes`"),
         ({"f": {"writes": [0], "colour": 1}}, "got `colour`$"),
@@ -80,7 +80,7 @@ def test_declared_effects_replace_unknown_ones() -> None:
         Neighbours.UNKNOWN,
     )
     assert (three.coverage, three.neighbours) == (WriteCoverage.NONE, Neighbours.DISJOINT)
-    assert two.reason == "`f` is declared, and its kernel was not followed"
+    assert two.reason == "`f` is only declared: its kernel was not analysed"
 
 
 def test_without_reads_every_operand_may_be_read() -> None:
@@ -177,7 +177,7 @@ def test_distrust_of_a_call_s_aliases_is_the_first_reason(reason: str, left: int
         found, target="lib_f", declarations=TRUSTED, aliased=None, untrusted="the call has side effects"
     )
     first, *others = effects.reasons
-    assert first == '`writes = "aliased"` is declared, and not believed: the call has side effects'
+    assert first == '`writes = "aliased"` is declared, but not trusted: the call has side effects'
     assert len(others) == left
 
 
@@ -193,7 +193,7 @@ def test_a_kernel_without_ir_is_declared_by_its_name() -> None:
     payload = zlib.compress(call.SerializeToString())
     found = compute_call_effects(target="triton_kernel_call", backend_config=payload, operands=2, outputs=1)
     assert (found.kernel, found.operands) == ("permute_kernel", (UNKNOWN, UNKNOWN))
-    assert found.reasons[0].startswith("the payload of `permute_kernel` holds no Triton IR: say what it writes")
+    assert found.reasons[0].startswith("the payload of `permute_kernel` has no Triton IR: say what it writes")
     declarations = parse_declarations({"permute_kernel": {"writes": [1]}})
     effects, _ = apply_declarations(found, target="triton_kernel_call", declarations=declarations)
     assert effects.operands == (READ, BOTH)

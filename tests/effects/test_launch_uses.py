@@ -210,7 +210,7 @@ def test_only_uses_common_to_all_configurations_of_an_autotuned_kernel_hold() ->
     assert render(compute(make_payload(kernel, (4, 1, 1), [whole, whole])).output_uses[0]) == "ncd"
     effects = compute(make_payload(kernel, (4, 1, 1), [whole, half]))
     assert render(effects.output_uses[0]) == "n?d"
-    assert effects.output_uses[0].reason == "the configurations that the launcher may choose differ in it"
+    assert effects.output_uses[0].reason == "the launcher's configurations use it differently"
     assert effects.reasons == ()
     assert render(effects.operand_uses[0]) == "y-d"
 
@@ -226,7 +226,7 @@ def test_an_unknown_size_leaves_coverage_unknown() -> None:
     payload = make_payload(truth_kernels.copy_rows, (4, 1, 1), [{"COLUMNS": 64}])
     effects = compute_call_effects(target="triton_kernel_call", backend_config=payload, operands=1, outputs=1)
     assert render(effects.output_uses[0]) == "n?d"
-    assert effects.output_uses[0].reason == "the size of the buffer is not known"
+    assert effects.output_uses[0].reason == "the size of the buffer is unknown"
 
 
 def test_joined_uses_hold_for_each_of_them() -> None:

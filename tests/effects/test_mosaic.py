@@ -76,7 +76,7 @@ def test_the_isolated_worker_gives_the_same_answer() -> None:
 
 def test_a_written_operand_may_be_written_partially() -> None:
     effects = compute(lower_own("in_place", "lane"))
-    assert "may write all or a part" in effects.operand_uses[0].reason
+    assert "perhaps all, perhaps some" in effects.operand_uses[0].reason
 
 
 def mutate(call: CustomCall, change: Callable[[bytes], bytes]) -> CustomCall:

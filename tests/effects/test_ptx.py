@@ -52,7 +52,7 @@ def test_an_output_that_shares_an_operand_s_bytes_is_written() -> None:
     payload = lower_payload(lambda x, f: scale(x, f, mode="aliased"), ROWS, FACTOR)
     effects = compute(payload, with_ir=False, operands=2, outputs=1)
     assert [one.writes for one in (*effects.operands, *effects.outputs)] == [False, False, True]
-    assert effects.operand_uses[0].reason.endswith("is followed in its PTX alone")
+    assert effects.operand_uses[0].reason.endswith("has PTX, but no Triton IR")
 
 
 HEAD = """
@@ -100,14 +100,14 @@ def test_stores_lead_back_to_parameters(body: str, written: set[int]) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("ld.global.b64 %rd3, [%rd1]; st.global.b32 [%rd3], %r1;", "stores to an address that no parameter gives"),
-        ("st.global.b32 [4096], %r1;", "stores to an address that no parameter gives"),
-        ("st.local.b64 [%SP], %rd1; ld.local.b64 %rd3, [%SP]; red.add.u32 [%rd3], 1;", "no parameter gives"),
+        ("ld.global.b64 %rd3, [%rd1]; st.global.b32 [%rd3], %r1;", "stores to an address that comes from no parameter"),
+        ("st.global.b32 [4096], %r1;", "stores to an address that comes from no parameter"),
+        ("st.local.b64 [%SP], %rd1; ld.local.b64 %rd3, [%SP]; red.add.u32 [%rd3], 1;", "comes from no parameter"),
         ("call.uni helper, (param0);", "calls a function"),
         ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r1}], [%r4];", "through a tensor map"),
-        ("multimem.red.release.sys.global.add.f32 [%rd1], %f1;", "is not known"),
-        ("wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd1], {%f1};", "is not known"),
-        ("<garbage> st.global.b32 [%rd1], %r1;", "is not known"),
+        ("multimem.red.release.sys.global.add.f32 [%rd1], %f1;", "is an unknown instruction"),
+        ("wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd1], {%f1};", "is an unknown instruction"),
+        ("<garbage> st.global.b32 [%rd1], %r1;", "is an unknown instruction"),
     ],
 )
 def test_an_address_that_cannot_be_followed_may_write_anywhere(body: str, reason: str) -> None:
@@ -117,6 +117,6 @@ def test_an_address_that_cannot_be_followed_may_write_anywhere(body: str, reason
 def test_a_number_is_not_an_address() -> None:
     body = "st.global.b32 [%rd2], %r1;"
     assert find(body) == ({1}, "")
-    assert "no parameter gives" in find(body, (True, False, False))[1]
-    assert "takes 3 parameters in its PTX, the call gives 4" in find("", (True,) * 4)[1]
+    assert "comes from no parameter" in find(body, (True, False, False))[1]
+    assert "takes 3 parameters in its PTX, but the call passes 4" in find("", (True,) * 4)[1]
     assert "no entry function" in find_ptx_writes("", "k", ()).reason

@@ -22,7 +22,7 @@ from tools.fuzz.judged_programs import (
     FuzzReport,
     JudgedProgram,
     find_contradictions,
-    find_words,
+    find_outcomes,
     judge_case,
     load_rows,
 )
@@ -103,7 +103,7 @@ def test_the_first_draw_decides_if_there_is_no_other() -> None:
     assert list(row.contradictions) == ["fault"]
     seen = {"fresh": "right", "stale": "wrong", "undecided": "alike", "none": "none"}
     for numbers, word in seen.items():
-        assert find_words(replace(ROW, outputs={"v": ("fresh", numbers)})) == {"v": word}
+        assert find_outcomes(replace(ROW, outputs={"v": ("fresh", numbers)})) == {"v": word}
 
 
 def test_the_report_and_the_exit_code_show_contradictions() -> None:

@@ -12,7 +12,7 @@ from ligerdiag.model.findings import Attribution, DeviceOutput, Verdict
 from ligerdiag.model.report import Coverage, Inspection
 from tools.fuzz import gpu_campaign
 from tools.fuzz.gpu_campaign import DeviceRow, describe_run, load_device_rows, make_device_environment, plan_workloads
-from tools.fuzz.judged_programs import FuzzOptions, JudgedProgram, find_words
+from tools.fuzz.judged_programs import FuzzOptions, JudgedProgram, find_outcomes
 from tools.fuzz.processes import append_row, count_lines, run_workloads
 
 OPTIONS = FuzzOptions(directory=Path("out"), jobs=8, minutes=1)
@@ -67,7 +67,7 @@ def test_numbers_that_rounding_explains_contradict_nothing() -> None:
     )
     settled = gpu_campaign._settle(row, ["v1"])
     assert list(settled.contradictions) == ["fresh-neither-v2"]
-    assert find_words(replace(settled, looks={"v1": ("right", 0.1), "v2": ("right", 0.1)})) == {
+    assert find_outcomes(replace(settled, looks={"v1": ("right", 0.1), "v2": ("right", 0.1)})) == {
         "v1": "right",
         "v2": "wrong",
     }

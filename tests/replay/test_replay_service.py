@@ -105,7 +105,7 @@ class Project:
             options,
             cache=Cache(self.cache),
             toolchain=current_toolchain(),
-            on_event=self.events.append,
+            report_progress=self.events.append,
         )
         return {task.case.id: replay for task, replay in found}
 

@@ -119,12 +119,12 @@ def test_each_failure_is_counted(end: Trial | BaseException, counts: str) -> Non
 def test_an_interrupted_run_continues_at_its_next_number() -> None:
     seen: list[str] = []
 
-    def show_progress(totals: Totals) -> None:
+    def show_totals(totals: Totals) -> None:
         seen.append(totals.slowest[1])
         if totals.done.total() == 2 and len(seen) == 2:
             raise KeyboardInterrupt
 
-    first = run([Scripted(GOOD)], 7, 5, show_progress)
+    first = run([Scripted(GOOD)], 7, 5, show_totals)
     assert (first.done.total(), first.next_seed) == (2, 9)
     rest = run([Scripted(GOOD)], first.next_seed, 3)
     assert rest.next_seed == 12

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.scheduling import find_group, sort_by_cost
-from tools.costs import add_up, render_rooms
+from tools.costs import add_up, render_folders
 
 JUNIT = """<testsuites><testsuite name="pytest">
 <testcase classname="tests.tools.test_costs" name="test_a" time="1.5" />
@@ -44,7 +44,7 @@ def test_costs_are_summed_by_group_and_by_folder(tmp_path: Path) -> None:
     seconds, tests = add_up(tmp_path / "junit.xml")
     newcomer = "tests/newcomer/test_newcomer.py"
     assert seconds == {"tests/tools/test_costs.py": 4.0, f"{newcomer}[plain]": 10.0, f"{newcomer}[pinned]": 20.0}
-    assert render_rooms(seconds, tests).splitlines()[2:] == [
+    assert render_folders(seconds, tests).splitlines()[2:] == [
         "| newcomer | 2 | 30 |",
         "| tools | 2 | 4 |",
         "| all | 4 | 34 |",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.kill_runs import check, interrupt, list_left
+from tools.kill_runs import check, interrupt, list_leftovers
 
 ROOT = Path(__file__).parents[2]
 TINY = "from ligerdiag import Arg, Case\nCASE = Case(name='tiny', function=lambda x: x + 1, args=(Arg(shape=(4,)),))\n"
@@ -24,7 +24,7 @@ def test_a_run_after_an_interrupted_one_is_not_affected_by_it(
     assert answer.keys() == {"tiny"}, answer
     status, outputs, error, findings = answer["tiny"]
     assert (status, list(outputs.values()), error, findings) == ("nothing to check", ["fresh"], "", [])
-    assert list_left(tmp_path) == ()
+    assert list_leftovers(tmp_path) == ()
 
 
 def test_a_real_full_disk_does_no_harm(tmp_path: Path) -> None:
@@ -48,6 +48,6 @@ def test_incomplete_files_count_as_left_behind(tmp_path: Path) -> None:
         "cache/locks/key.lock",
     ):
         (tmp_path / name).write_text("{")
-    assert {Path(name).name for name in list_left(tmp_path)} == {
+    assert {Path(name).name for name in list_leftovers(tmp_path)} == {
         *("half", "tmp.pid_7", ".ab", "half.json", "run-1.lock", "x")
     }
