@@ -5,6 +5,7 @@ import pytest
 from tools.english import NUMBERED, PATTERNS, Hit, find_hits
 from tools.texts import Kind, Text, parse_python
 
+
 @pytest.fixture(scope="module")
 def found() -> tuple[Hit, ...]:
     return tuple(find_hits())
