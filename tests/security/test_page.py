@@ -28,7 +28,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/dumps/test_same_program.py::test_a_module_of_another_program_is_not_used",
         "tests/dumps/test_same_program.py::test_a_module_of_the_same_program_is_used",
     ),
-    "In a folder nothing but": (
+    "In a folder it opens only": (
         "tests/sweep/test_grid.py::test_an_entry_of_a_store_that_is_not_a_file_is_ignored_without_waiting",
     ),
     "That process counts the modules": (
@@ -40,7 +40,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         CONFINEMENT + "test_the_attack_is_denied",
         CONFINEMENT + "test_confinement_allows_everything_that_reading_needs",
     ),
-    "Capabilities it has none": (CONFINEMENT + "test_the_attack_is_denied",),
+    "It has no capabilities": (CONFINEMENT + "test_the_attack_is_denied",),
     "No name makes a link": ("tests/report/test_sarif.py::test_no_name_makes_a_link_in_any_text",),
     "Ctrl-C ends a command": (
         "tests/cli/test_interrupted_imports.py::test_an_interrupted_import_ends_the_command",
@@ -179,7 +179,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/dumps/test_replay.py::test_an_endless_loop_costs_only_the_numbers",
         "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_covered",
     ),
-    "A rule, a module or a case file": (
+    "If a rule, a module or a case file": (
         "tests/api/test_rule_failures.py::test_a_failing_rule_is_unknown_and_the_others_still_count",
         "tests/api/test_rule_failures.py::test_any_other_failure_loses_only_its_module",
         "tests/api/test_broken_files.py::test_each_broken_file_and_the_good_one_have_a_report",
