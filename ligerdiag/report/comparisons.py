@@ -43,7 +43,7 @@ class BisectionRow:
     word: str = ""
     """`right`, `latent`, `wrong` or `unknown`; see `Outcome.word`."""
     error: str = ""
-    """One line, if the trial could not be compiled or judged."""
+    """One line, if the trial could not be analysed."""
     replay: str = ""
     """How the numbers compare with the verdicts: `agrees`, `DISAGREES`, or why there are none."""
     evidence: tuple[tuple[str, str], ...] = ()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from math import isfinite
 from typing import Any, cast
 
@@ -44,9 +43,9 @@ def render_place(source: SourceLine | None) -> JsonObject | None:
     return None if source is None else {**make_plain(source), "line": source.line or None}
 
 
-def make_top(*, exit_code: int | None, version: str) -> JsonObject:
-    """Returns the first fields of each answer. exit_code, version: as in `render_json`."""
-    return {"schema": SCHEMA_VERSION, "version": version or compute_version(), "exit_code": exit_code}
+def make_top(*, exit_code: int | None) -> JsonObject:
+    """Returns the first fields of each answer. exit_code: as in `render_json`."""
+    return {"schema": SCHEMA_VERSION, "version": compute_version(), "exit_code": exit_code}
 
 
 def _replay(replay: Replay) -> JsonObject:
@@ -89,14 +88,14 @@ def _launch(launch: LaunchNumbers) -> JsonObject:
     }
 
 
-def render_json(report: CheckReport, *, exit_code: int | None = None, version: str = "") -> str:
+def render_json(report: CheckReport, *, exit_code: int | None = None) -> str:
     """Returns the whole report as one JSON object, ASCII only, with a final newline.
 
-    exit_code: of the process, None outside of one. version: of ligerdiag, by default the installed one.
+    exit_code: of the process, None outside of one.
     """
     top: JsonObject = {
         "schema": SCHEMA_VERSION,
-        "version": version or compute_version(),
+        "version": compute_version(),
         "toolchain": report.toolchain,
         "versions": dict(report.versions),
         "targets": list(report.targets),
@@ -109,11 +108,6 @@ def render_json(report: CheckReport, *, exit_code: int | None = None, version: s
         "cases": [_case(case) for case in report.cases],
     }
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
-
-
-def load_schema() -> JsonObject:
-    """Returns the JSON Schema (draft 2020-12) of every output of this module."""
-    return json.loads(resources.files("ligerdiag.report").joinpath("schema.json").read_text(encoding="utf-8"))
 
 
 def compute_version() -> str:
@@ -177,10 +171,10 @@ def _finding(finding: Finding) -> JsonObject:
     }
 
 
-def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None, version: str = "") -> str:
-    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None) -> str:
+    """Returns one JSON object, ASCII only, with a final newline. exit_code: as in `render_json`."""
     top: JsonObject = {
-        **make_top(exit_code=exit_code, version=version),
+        **make_top(exit_code=exit_code),
         "bisections": [_bisection(one) for one in bisections],
     }
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
@@ -218,10 +212,10 @@ def _row(row: BisectionRow) -> JsonObject:
     }
 
 
-def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None, version: str = "") -> str:
-    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None) -> str:
+    """Returns one JSON object, ASCII only, with a final newline. exit_code: as in `render_json`."""
     top: JsonObject = {
-        **make_top(exit_code=exit_code, version=version),
+        **make_top(exit_code=exit_code),
         "seconds": round(report.seconds, 6),
         "interrupted": report.interrupted,
         "notes": list(report.notes),

@@ -1,4 +1,4 @@
-"""Reports made by hand that together have every field of a report: every format has to render them."""
+"""Hand-made reports that together have every field of a report: every format must render them."""
 
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import (

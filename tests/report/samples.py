@@ -1,4 +1,4 @@
-"""Reports made by hand, for tests of their output."""
+"""Hand-made reports, for tests of their output."""
 
 from collections.abc import Mapping
 
@@ -72,7 +72,7 @@ def make_case(case_id: str = "flce[hidden]", status: Status = Status.EXPECTED, *
 
 
 def make_judged(case_id: str = "flce[hidden]", **changes: object) -> Judged:
-    """Returns a case before its conclusion; `changes` are of its identity or its inspection."""
+    """Returns a case before its conclusion; `changes` apply to its identity or its inspection."""
     identity: dict[str, object] = {"id": case_id, "target": "h100", "toolchain": "default", "expected": "hazard"}
     inspection: dict[str, object] = {"outputs": OUTPUTS, "findings": (), "coverage": COVERAGE}
     for name, value in changes.items():

@@ -1,4 +1,4 @@
-"""A difference as text and as JSON, from records by hand."""
+"""A difference as text and as JSON, from hand-made records."""
 
 import json
 from typing import Any
@@ -12,10 +12,11 @@ from ligerdiag.model.report import Coverage, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime
 from ligerdiag.report.comparisons import ComparedSide as Compile
 from ligerdiag.report.comparisons import Difference, DifferenceReport, compute_difference
-from ligerdiag.report.json import load_schema, render_differences_json
+from ligerdiag.report.json import render_differences_json
 from ligerdiag.report.terminal.full_report import render_difference_report
 from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
 from tests.report.samples import make_case
+from tools.json_schema import load_schema
 
 
 def make_difference(
@@ -77,7 +78,7 @@ def test_a_difference_lists_changes_that_matter_and_with_verbose_the_others() ->
     assert fusion in show(MOVED, verbose=True)
 
 
-def test_a_difference_that_does_not_fit_has_a_line_for_each_side() -> None:
+def test_a_difference_that_is_too_wide_has_a_line_for_each_side() -> None:
     lines = show(MOVED, width=40)
     assert max(map(len, lines)) <= 60
     assert "    a100: after" in lines
@@ -92,18 +93,18 @@ def test_a_side_that_could_not_be_analysed_is_named_and_counted() -> None:
     assert not any("\x1b" in line for line in lines)
 
 
-def test_a_write_whose_place_is_not_known_is_not_covered() -> None:
+def test_a_write_whose_place_is_unknown_is_not_covered() -> None:
     assert "not covered: a100: the time at which `ce_kernel` operand 0 is written is unknown" in show(UNPLACED)
 
 
-def test_a_call_that_one_side_alone_has_differs() -> None:
+def test_a_call_on_only_one_side_differs() -> None:
     assert NEW.differs
     assert {change.kind for change in NEW.changes} == {ChangeKind.VERDICT, ChangeKind.KERNEL}
     assert "   kernel: the call is new" in show(NEW)
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
-def test_json_meets_its_schema(report: DifferenceReport) -> None:
+def test_json_matches_its_schema(report: DifferenceReport) -> None:
     schema = load_schema()
     own = {"$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": "#/$defs/differences"}
     text = render_differences_json(report, exit_code=1)

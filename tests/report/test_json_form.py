@@ -1,4 +1,4 @@
-"""The JSON form meets its schema, whatever the report holds."""
+"""The JSON form matches its schema, whatever the report contains."""
 
 import json
 from dataclasses import fields
@@ -18,14 +18,15 @@ from ligerdiag.model.findings import (
     SourceLine,
 )
 from ligerdiag.model.report import SCHEMA_VERSION, CheckReport
-from ligerdiag.report.json import FOR_RULES, load_schema, render_json
+from ligerdiag.report.json import FOR_RULES, render_json
 from tests.report.every_report import REPORTS
 from tests.report.samples import make_case, make_finding, make_report
+from tools.json_schema import load_schema
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
 @pytest.mark.parametrize("exit_code", [None, 1])
-def test_output_meets_the_schema(report: CheckReport, exit_code: int | None) -> None:
+def test_output_matches_the_schema(report: CheckReport, exit_code: int | None) -> None:
     validator = jsonschema.Draft202012Validator(load_schema())
     assert list(validator.iter_errors(json.loads(render_json(report, exit_code=exit_code)))) == []
 
@@ -38,13 +39,13 @@ def test_an_impossible_line_number_is_unknown(line: int) -> None:
     assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(rendered)) == []
 
 
-def test_the_schema_is_one_and_names_the_version_of_the_model() -> None:
+def test_there_is_one_schema_with_the_model_s_version() -> None:
     schema = load_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["properties"]["schema"]["const"] == SCHEMA_VERSION
 
 
-def test_the_schema_refuses_what_it_does_not_know() -> None:
+def test_the_schema_refuses_unknown_fields() -> None:
     top = json.loads(render_json(make_report(make_case())))
     top["cases"][0]["verdict"] = "fine"
     assert not jsonschema.Draft202012Validator(load_schema()).is_valid(top)
@@ -62,7 +63,7 @@ def test_output_is_ascii_and_ends_with_a_newline() -> None:
     assert "\x1b" not in text
 
 
-def test_a_number_that_is_not_finite_is_null_and_the_text_is_strict_json() -> None:
+def test_a_non_finite_number_is_null_and_the_text_is_strict_json() -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(f"`{constant}` is no JSON")
 

@@ -21,7 +21,7 @@ def strip_code(text: str) -> str:
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
-def test_a_page_says_how_the_run_ended_and_closes_what_it_opens(report: CheckReport) -> None:
+def test_a_page_says_how_the_run_ended_and_is_well_formed(report: CheckReport) -> None:
     text = render_markdown(report, exit_code=1, meaning="findings")
     assert text.startswith("## ligerdiag\n")
     assert "Exit code 1: findings." in text
@@ -79,7 +79,7 @@ def test_no_name_is_markup() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "`", "``a", "a`b", " a ", "|", "a\\|b", "```"])
-def test_code_holds_any_text(text: str) -> None:
+def test_code_spans_can_contain_any_text(text: str) -> None:
     for in_table in (False, True):
         assert strip_code(render_code(text, in_table=in_table)) == ""
 
@@ -88,7 +88,7 @@ def test_a_fence_is_longer_than_any_in_its_text() -> None:
     assert render_block(["````", "x"]).splitlines() == ["`````text", "````", "x", "`````"]
 
 
-def test_a_page_that_would_be_too_long_says_what_it_leaves_out() -> None:
+def test_a_page_that_would_be_too_long_lists_its_omissions() -> None:
     cases = [
         make_case(f"c[{n}]", Status.FINDINGS, expected=None, findings=(make_finding(message=f"m {n}"),))
         for n in range(300)
@@ -103,7 +103,7 @@ def test_a_page_that_would_be_too_long_says_what_it_leaves_out() -> None:
     assert len(render_markdown(report, exit_code=1, limit=100).encode()) <= 100
 
 
-def test_a_run_of_nothing_claims_nothing() -> None:
+def test_an_empty_run_claims_nothing() -> None:
     text = render_markdown(make_report(), exit_code=5, meaning="nothing checked")
     assert "`nothing was checked`" in text
     assert "Exit code 5: nothing checked." in text

@@ -72,8 +72,8 @@ class BufferPicture:
     narrow: NarrowBand
 
 
-def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDEX, version: str = "") -> str:
-    """Returns a whole HTML document. index: address of the index. version: of ligerdiag."""
+def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDEX) -> str:
+    """Returns a whole HTML document. index: address of the index."""
     view = case.view
     steps = compute_step_ids(view)
     subject = find_subject(case)
@@ -88,7 +88,7 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         case=case,
         report=report,
         index=index,
-        version=version or compute_version(),
+        version=compute_version(),
         noun=report.noun.value,
         has_expectation=report.noun is Noun.CASE,
         headline=headline,
@@ -213,7 +213,7 @@ class IndexRow:
     device: str
 
 
-def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version: str = "") -> str:
+def render_index_html(report: CheckReport, *, files: Sequence[str] = ()) -> str:
     """Returns a whole HTML document. files: the page of each case, by default those of `compute_file_names`."""
     names = files or compute_file_names(report.cases)
     rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
@@ -224,7 +224,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version
         "report.css",
         "index.js",
         report=report,
-        version=version or compute_version(),
+        version=compute_version(),
         rows=rows,
         noun=report.noun.value,
         ended=describe_end(report),

@@ -58,7 +58,7 @@ CASES: dict[str, CaseReport] = {
 
 
 def render(case: CaseReport) -> str:
-    return render_case_html(case, make_report(case), version="1.0")
+    return render_case_html(case, make_report(case))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,7 +70,7 @@ def test_every_page_is_well_formed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_link_leads_to_something_in_the_page_or_to_the_index(name: str) -> None:
+def test_every_link_has_a_target_in_the_page_or_is_the_index(name: str) -> None:
     reader = read(render(CASES[name]))
     inner = {link.removeprefix("#") for link in reader.links if link.startswith("#")}
     assert inner <= set(reader.ids)
@@ -154,7 +154,7 @@ def test_a_person_reads_the_rule_the_place_and_the_remedy() -> None:
     assert "ligerdiag explain LD002" in text
 
 
-def test_a_page_quotes_the_users_line_if_the_file_is_here(tmp_path: Path) -> None:
+def test_a_page_quotes_the_user_s_line_if_the_file_is_here(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("\n" * 40 + "    loss = flce(x, w) if x < y else 0\n", encoding="utf-8")
     finding = make_finding(source=SourceLine(file=str(file), line=41))
@@ -178,7 +178,7 @@ def test_an_inconclusive_case_with_fresh_outputs_is_not_green() -> None:
     assert '<section class="story v-unknown"' in page
 
 
-def test_the_first_screen_shows_what_is_not_covered() -> None:
+def test_the_first_screen_shows_the_gaps_in_coverage() -> None:
     page = render(make_case(status=Status.INCONCLUSIVE, coverage=Coverage(not_covered=("an infeed",))))
     assert page.index("an infeed") < page.index('id="findings"')
 
