@@ -9,6 +9,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import Fate, ScheduleFacts
+from ligerdiag.report.memory_words import MemoryFigure, compare_memory
 
 if TYPE_CHECKING:
     from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
@@ -106,6 +107,8 @@ class Difference:
     writes: "tuple[NeighbourhoodPair, ...]" = ()
     changes: "tuple[Drift, ...]" = ()
     """Changes of verdicts, then those of every write."""
+    memory: tuple[MemoryFigure, ...] = ()
+    """The memory of both sides, which does not count as a difference; empty if neither has any."""
 
     @property
     def differs(self) -> bool:
@@ -164,4 +167,5 @@ def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> 
         verdicts=tuple((output, before.outputs.get(output), after.outputs.get(output)) for output in outputs),
         writes=writes,
         changes=(*changes, *(change for pair in writes for change in pair.changes)),
+        memory=compare_memory(first.report.memory, second.report.memory),
     )

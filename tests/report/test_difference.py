@@ -8,6 +8,7 @@ import pytest
 
 from ligerdiag.analysis.explain.drift import ChangeKind
 from ligerdiag.model.findings import Verdict
+from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.report import Coverage, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime
 from ligerdiag.report.comparisons import ComparedSide as Compile
@@ -15,23 +16,33 @@ from ligerdiag.report.comparisons import Difference, DifferenceReport, compute_d
 from ligerdiag.report.json import load_schema, render_differences_json
 from ligerdiag.report.terminal.full_report import render_difference_report
 from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
-from tests.report.samples import make_case
+from tests.report.samples import IN_PLACE, make_case, make_memory
 
 
 def make_difference(
     first: tuple[Neighbourhood, ...],
     second: tuple[Neighbourhood, ...],
     verdict: Verdict = Verdict.STALE,
+    memory: tuple[MemoryUse | None, MemoryUse | None] = (None, None),
     **changes: Any,
 ) -> Difference:
     sides = [
         Compile(
             label=label,
             report=make_case(
-                "step", target=label, outputs={"w": word}, neighbourhoods=writes, coverage=Coverage(), **changes
+                "step",
+                target=label,
+                outputs={"w": word},
+                neighbourhoods=writes,
+                coverage=Coverage(),
+                memory=use,
+                **changes,
             ),
         )
-        for label, word, writes in (("a100", Verdict.LATENT, first), ("h100", verdict, second))
+        for label, word, writes, use in (
+            ("a100", Verdict.LATENT, first, memory[0]),
+            ("h100", verdict, second, memory[1]),
+        )
     ]
     return compute_difference("step", *sides)
 
@@ -44,7 +55,10 @@ SAME = make_difference((make_neighbourhood(make_reader()),), (make_neighbourhood
 FAILED = make_difference((), (), status=Status.ERROR, error="aborted \x1b[31m")
 UNPLACED = make_difference((make_neighbourhood(fate=Fate.UNPLACED),), (make_neighbourhood(fate=Fate.UNPLACED),))
 NEW = make_difference((), (make_neighbourhood(make_reader(origin=Origin.RECOMPUTED, source=None)),))
+GREW = make_difference((), (), Verdict.LATENT, (IN_PLACE, make_memory(peak=41 << 20)))
+ONE_SIDE = make_difference((), (), Verdict.LATENT, (None, make_memory()))
 REPORTS = {
+    "memory": DifferenceReport(differences=(GREW, ONE_SIDE)),
     "moved": DifferenceReport(differences=(MOVED,), notes=("a note",)),
     "same": DifferenceReport(differences=(SAME,)),
     "failed": DifferenceReport(differences=(FAILED,)),
@@ -112,3 +126,17 @@ def test_json_meets_its_schema(report: DifferenceReport) -> None:
     assert list(jsonschema.Draft202012Validator(own).iter_errors(top)) == []
     top["differences"].append({"name": "x"})
     assert not jsonschema.Draft202012Validator(own).is_valid(top)
+
+
+def test_json_has_the_memory_of_both_sides_and_its_change() -> None:
+    top = json.loads(render_differences_json(DifferenceReport(differences=(GREW, ONE_SIDE, SAME))))
+    grew, one_side, same = (one["memory"] for one in top["differences"])
+    mib = 1 << 20
+    assert grew[0] == {"figure": "peak", "first": 33 * mib, "second": 41 * mib, "change": 8 * mib}
+    assert grew[2] == {"figure": "copied", "first": 0, "second": 16 * mib, "change": 16 * mib}
+    assert one_side[0] == {"figure": "peak", "first": None, "second": 33 * mib, "change": None}
+    assert same == []
+
+
+def test_other_memory_alone_is_no_difference_that_matters() -> None:
+    assert not GREW.differs

@@ -149,7 +149,7 @@ def test_a_claim_is_about_what_was_wrong_or_unknown() -> None:
 
 
 def test_a_report_that_is_none_does_not_meet_the_schema() -> None:
-    assert find_invalid('{"schema": "6"}')
+    assert find_invalid('{"schema": "7"}')
 
 
 def test_damaged_json_is_another_document() -> None:
