@@ -10,6 +10,7 @@ from math import floor, isfinite, log10
 
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.memory import SMALLEST_BYTES, Copy, Donation, LiveValue, MemoryUse, Request, RequestKind
+from ligerdiag.model.report import CaseReport
 from ligerdiag.text import count_of
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -63,6 +64,18 @@ def is_small(memory: MemoryUse) -> bool:
     return memory.peak < SMALLEST_BYTES and not memory.copies and not list_void(memory)
 
 
+def list_worst_first(cases: Sequence[CaseReport]) -> tuple[CaseReport, ...]:
+    """Returns the cases that have memory: those that waste the most bytes first, then those with the highest peak."""
+
+    def weigh(case: CaseReport) -> tuple[int, int]:
+        memory = case.memory
+        assert memory is not None
+        copied = sum(one.total for one in memory.copies if not one.is_needed)
+        return copied + sum(one.bytes for one in list_void(memory)), memory.peak
+
+    return tuple(sorted((case for case in cases if case.memory is not None), key=weigh, reverse=True))
+
+
 def list_void(memory: MemoryUse) -> tuple[Donation, ...]:
     """Returns the donations whose bytes no output takes."""
     return tuple(one for one in memory.donations if one.fault is not None)
@@ -101,9 +114,9 @@ def _render_beside(size: int, power: int) -> str:
 
 
 def describe_copies(memory: MemoryUse) -> str:
-    """Returns such as `copies 16.0 MiB a call, at least 0.011 ms`, or `no copies`."""
+    """Returns such as `copies 16.0 MiB a call, at least 0.011 ms`, or `no copy of 64 KiB or more`."""
     if not memory.copies:
-        return "no copies"
+        return f"no copy of {SMALLEST_BYTES // 1024} KiB or more"
     is_less = any(one.in_branch for one in memory.copies)
     is_more = any(one.trips is None for one in memory.copies)
     bound = "" if is_less == is_more else "up to " if is_less else "at least "
@@ -170,6 +183,12 @@ def group_live(memory: MemoryUse) -> tuple[LiveGroup, ...]:
         groups.setdefault(number if value.line is None else value.line, []).append(value)
     found = [LiveGroup(line=values[0].line, values=tuple(values)) for values in groups.values()]
     return tuple(sorted(found, key=lambda group: -group.bytes))
+
+
+def describe_live(value: LiveValue) -> str:
+    """Returns such as `argument `cache` f32[2048,2048]`, or `temporary %fusion.7 f32[65536]` for one without a name."""
+    name = "" if "`" in value.about else name_instruction(value.instruction)
+    return " ".join(filter(None, (value.about, name, value.shape)))
 
 
 def count_rest(memory: MemoryUse) -> int:
