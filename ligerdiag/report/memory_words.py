@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from math import floor, isfinite, log10
 
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.memory import SMALLEST_BYTES, Copy, Donation, LiveValue, MemoryUse, Request, RequestKind
+from ligerdiag.model.memory import SMALLEST_BYTES, Copy, CopyCause, Donation, LiveValue, MemoryUse, Request, RequestKind
 from ligerdiag.model.report import CaseReport
 from ligerdiag.text import count_of
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_UNKNOWN = "unknown bytes"
 _NOUNS: Mapping[RequestKind, tuple[str, str]] = {
     RequestKind.DONATION: ("donated argument", "donated arguments"),
     RequestKind.UPDATE: ("update", "updates"),
@@ -160,7 +161,13 @@ def describe_way(copy: Copy) -> str:
         *(["transposed"] if copy.is_transposed else []),
         *(["and back unchanged"] if copy.is_round_trip else []),
     ]
-    return ", ".join([f"{copy.source or 'unknown'} → {copy.target or 'unknown'}", *extra])
+    return ", ".join([f"{copy.source or _UNKNOWN} → {copy.target or _UNKNOWN}", *extra])
+
+
+def describe_cause(copy: Copy) -> str:
+    """Returns such as `not donated, not needed`."""
+    cause = "cause unknown" if copy.cause is CopyCause.UNKNOWN else copy.cause.value
+    return f"{cause}, {'needed' if copy.is_needed else 'not needed'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Reports made by hand, for tests of their output."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ligerdiag.model.findings import (
     Attribution,
@@ -280,3 +281,24 @@ IN_PLACE = make_memory(
     warning="",
 )
 """Nothing is copied, and every donation is taken."""
+
+
+def make_hostile_memory(evil: str) -> MemoryUse:
+    """Returns memory with that text in the place of every name."""
+    line = SourceLine(file=evil, line=3, function=evil)
+    copy = make_copy(instruction=evil, operand=evil, source=evil, target=evil, why=evil, line=line)
+    requests = tuple(replace(one, instruction=evil, line=line) for one in make_memory().requests)
+    return make_memory(
+        peak_at=evil,
+        peak_line=line,
+        at_peak=(LiveValue(instruction=evil, bytes=MIB, about=evil, shape=evil, line=line),),
+        curve=(CurvePoint(instruction=evil, bytes=MIB, line=line), CurvePoint(instruction=evil, bytes=33 * MIB)),
+        copies=(copy,),
+        donations=(
+            Donation(argument=evil, bytes=MIB, output=evil),
+            Donation(argument=evil, bytes=MIB, fault=DonationFault.SHAPE, why=evil, line=line),
+        ),
+        requests=requests,
+        collectives=((evil, MIB),),
+        warning=evil,
+    )

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.memory import CopyCause, CurvePoint, Donation, DonationFault, LiveValue, MemoryUse
+from ligerdiag.model.memory import CopyCause, Donation, DonationFault, MemoryUse
 from ligerdiag.report.memory_words import describe_memory, render_bytes, render_change, render_milliseconds
 from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.report.terminal.memory_text import MAX_MEMORIES
 from ligerdiag.text import compute_cells
-from tests.report.samples import IN_PLACE, MIB, make_case, make_copy, make_memory, make_report
+from tests.report.samples import IN_PLACE, MIB, make_case, make_copy, make_hostile_memory, make_memory, make_report
 
 COPIES = """\
 memory: peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 1.5); copies 16.0 MiB a call, at least 0.010 ms, \
@@ -21,9 +20,9 @@ memory: peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 1.5); copies
                 8.0 MiB    -            argument `w` f32[2048,1024]
                 768.0 KiB  train.py:52  temporary %fusion.7 f32[131072], temporary %fusion.8 f32[65536]
                 256.0 KiB  -            smaller values
-   copies:      8.0 MiB      argument `cache` → temporary memory  not donated  train.py:41  not needed
+   copies:      8.0 MiB      argument `cache` → temporary memory  train.py:41  not donated, not needed
                   %copy.3: `cache` is not donated, and the update overwrites it
-                1.0 MiB × 8  temporary memory → output `state`    read later   train.py:52  needed
+                1.0 MiB × 8  temporary memory → output `state`    train.py:52  read later, needed
                   %copy.5: the loss reads the old state
    void:        4.0 MiB  `ids`  dtype  train.py:52
                   the output of its shape is f32[1048576], not s32[1048576]
@@ -38,9 +37,9 @@ memory: peak 33.0 MiB (arguments 24.0, new outputs 8.0,
     in place, except for copies that are needed: 2 requests:
     1 donated argument, 1 update
    peak at:     %fusion.7 (train.py:52)
-   copies:      8.0 MiB an iteration if taken
-                  unknown → temporary memory, transposed,
-                  and back unchanged  unknown  -  needed
+   copies:      8.0 MiB an iteration if taken  unknown bytes
+                  → temporary memory, transposed, and back
+                  unchanged  -  cause unknown, needed
                   %copy.3
    requests:    all in place, except for copies that are
                   needed: 2 requests: 1 donated argument, 1
@@ -151,32 +150,11 @@ def test_sizes_and_times_are_short() -> None:
 @pytest.mark.parametrize("width", [None, 80])
 @pytest.mark.parametrize("colour", [False, True])
 def test_hostile_names_are_shown_and_do_nothing(width: int | None, colour: bool) -> None:
-    memory = make_hostile("[red]x[/red]\x1b]0;owned\x07\x1b[2J\n##[add-mask]y")
+    memory = make_hostile_memory("[red]x[/red]\x1b]0;owned\x07\x1b[2J\n##[add-mask]y")
     text = render_terminal(make_report(make_case(memory=memory)), width=width, colour=colour, verbose=True)
     assert text.count("[red]x[/red]") >= 14
     for bad in ("owned", "\x1b[2J", "\x07", "##[add-mask]"):
         assert bad not in text
-
-
-def make_hostile(evil: str) -> MemoryUse:
-    """Returns memory with that text in the place of every name."""
-    line = SourceLine(file=evil, line=3, function=evil)
-    copy = make_copy(instruction=evil, operand=evil, source=evil, target=evil, why=evil, line=line)
-    requests = tuple(replace(one, instruction=evil, line=line) for one in make_memory().requests)
-    return make_memory(
-        peak_at=evil,
-        peak_line=line,
-        at_peak=(LiveValue(instruction=evil, bytes=MIB, about=evil, shape=evil, line=line),),
-        curve=(CurvePoint(instruction=evil, bytes=MIB, line=line), CurvePoint(instruction=evil, bytes=33 * MIB)),
-        copies=(copy,),
-        donations=(
-            Donation(argument=evil, bytes=MIB, output=evil),
-            Donation(argument=evil, bytes=MIB, fault=DonationFault.SHAPE, why=evil, line=line),
-        ),
-        requests=requests,
-        collectives=((evil, MIB),),
-        warning=evil,
-    )
 
 
 def test_eighty_columns_are_kept() -> None:

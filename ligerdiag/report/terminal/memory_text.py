@@ -8,6 +8,7 @@ from ligerdiag.model.memory import Copy, MemoryUse
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.memory_words import (
     count_rest,
+    describe_cause,
     describe_live,
     describe_memory,
     describe_requests,
@@ -88,9 +89,9 @@ def _list_alive(memory: MemoryUse) -> Iterator[_Row]:
 
 
 def _list_copy(copy: Copy) -> Iterator[_Row]:
-    need = Span("needed", Style.GOOD) if copy.is_needed else Span("not needed", Style.BAD)
-    cells = (describe_size(copy), describe_way(copy), copy.cause.value, _place(copy.line) or "-")
-    yield [*((Span(text),) for text in cells), (need,)]
+    cells = (describe_size(copy), describe_way(copy), _place(copy.line) or "-")
+    cause = Span(describe_cause(copy), Style.PLAIN if copy.is_needed else Style.WARNING)
+    yield [*((Span(text),) for text in cells), (cause,)]
     why = f"{name_instruction(copy.instruction)}: {copy.why}" if copy.why else name_instruction(copy.instruction)
     yield [(Span(f"  {why}", Style.FAINT),)]
 
