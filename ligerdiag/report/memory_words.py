@@ -99,6 +99,22 @@ def describe_memory(memory: MemoryUse) -> str:
     return "; ".join(parts)
 
 
+def summarise_memory(cases: Sequence[CaseReport]) -> str:
+    """Returns the memory of all cases on one line: of a single one as `describe_memory`; empty without any."""
+    known = [case.memory for case in cases if case.memory is not None]
+    if len(known) < 2:
+        return "".join(describe_memory(one) for one in known)
+    wasteful = sum(any(not copy.is_needed for copy in one.copies) for one in known)
+    void = sum(bool(list_void(one)) for one in known)
+    return "; ".join(
+        (
+            f"peak up to {render_bytes(max(one.peak for one in known))}",
+            f"{wasteful} of {len(known)} with copies that are not needed",
+            f"{void} with void donations",
+        )
+    )
+
+
 def describe_peak(memory: MemoryUse) -> str:
     """Returns such as `peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 0.6)`."""
     power = _find_power(memory.peak)

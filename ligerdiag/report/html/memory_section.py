@@ -137,6 +137,7 @@ class MemorySection:
     verdict: str
     """The verdict about the requests with its evidence."""
     is_in_place: bool
+    """Every request is met, and there is one."""
     warning: str
 
 
@@ -156,7 +157,7 @@ def compute_memory_section(case: CaseReport, steps: Mapping[str, int]) -> Memory
         donations=_list_donations(memory, case.source_roots, steps),
         requests=tuple(_make_request_row(one, case.source_roots, steps) for one in list_unmet(memory)),
         verdict=describe_requests(memory),
-        is_in_place=memory.is_in_place,
+        is_in_place=memory.is_in_place and bool(memory.requests),
         warning=memory.warning,
     )
 

@@ -133,3 +133,13 @@ def test_names_of_instructions_of_the_page_are_links() -> None:
 
 def test_long_tables_say_how_much_they_leave_out() -> None:
     assert "13 more, see JSON" in show(make_memory(copies=(make_copy(),) * 33))
+
+
+def test_only_a_program_with_requests_is_green_for_being_in_place() -> None:
+    def is_green(memory: MemoryUse) -> bool:
+        case = make_case(memory=memory)
+        return 'class="verdict c-fresh"' in render_case_html(case, make_report(case), version="1")
+
+    assert is_green(IN_PLACE)
+    assert not is_green(make_memory())
+    assert not is_green(replace(IN_PLACE, requests=()))
