@@ -9,7 +9,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import Fate, ScheduleFacts
-from ligerdiag.report.memory_words import MemoryFigure, compare_memory
+from ligerdiag.report.memory_words import MemoryFigure, compare_memory, is_small
 
 if TYPE_CHECKING:
     from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
@@ -114,6 +114,12 @@ class Difference:
     def differs(self) -> bool:
         """Returns whether a change matters."""
         return any(not change.is_minor for change in self.changes)
+
+    @property
+    def differs_in_memory(self) -> bool:
+        """Returns whether the two sides have figures that differ, and one of them needs more than little memory."""
+        known = [side.report.memory for side in self.sides if side.report.memory is not None]
+        return any(figure.change for figure in self.memory) and not all(map(is_small, known))
 
     @property
     def error(self) -> str:

@@ -1,6 +1,7 @@
 """A difference as text and as JSON, from records by hand."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -140,3 +141,32 @@ def test_json_has_the_memory_of_both_sides_and_its_change() -> None:
 
 def test_other_memory_alone_is_no_difference_that_matters() -> None:
     assert not GREW.differs
+    assert show(GREW)[-1].endswith(
+        "0 with other verdicts or readers, 1 without a difference that matters, 1 with other memory"
+    )
+
+
+def test_memory_that_differs_is_shown_with_its_change() -> None:
+    text = "\n".join(line.rstrip() for line in show(GREW))
+    assert (
+        """
+  memory         a100      h100
+* peak           33.0 MiB  41.0 MiB (+8.0 MiB)
+  temporaries    1.5 MiB   1.5 MiB
+* copied a call  0 bytes   16.0 MiB (+16.0 MiB)
+"""
+        in text
+    )
+
+
+def test_equal_or_little_memory_is_shown_with_verbose_alone() -> None:
+    equal = make_difference((), (), Verdict.LATENT, (IN_PLACE, IN_PLACE))
+    little = [replace(IN_PLACE, peak=size, temporaries=size) for size in (512, 1024)]
+    for one in (equal, make_difference((), (), Verdict.LATENT, (little[0], little[1]))):
+        assert not any("peak" in line or "other memory" in line for line in show(one))
+        assert any("peak" in line for line in show(one, verbose=True))
+    assert not any("peak" in line for line in show(SAME, verbose=True))
+
+
+def test_a_side_without_memory_has_a_dash() -> None:
+    assert "  peak           -     33.0 MiB" in show(ONE_SIDE, verbose=True)
