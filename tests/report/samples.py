@@ -284,7 +284,7 @@ IN_PLACE = make_memory(
 
 
 def make_hostile_memory(evil: str) -> MemoryUse:
-    """Returns memory with that text in the place of every name."""
+    """Returns memory in which that text is every name."""
     line = SourceLine(file=evil, line=3, function=evil)
     copy = make_copy(instruction=evil, operand=evil, source=evil, target=evil, why=evil, line=line)
     requests = tuple(replace(one, instruction=evil, line=line) for one in make_memory().requests)
