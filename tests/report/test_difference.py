@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 
 from ligerdiag.analysis.explain.drift import ChangeKind
+from ligerdiag.cli.exit_codes import compute_difference_code
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.report import Coverage, Status
@@ -141,6 +142,9 @@ def test_json_has_the_memory_of_both_sides_and_its_change() -> None:
 
 def test_other_memory_alone_is_no_difference_that_matters() -> None:
     assert not GREW.differs
+    plain = make_difference((), (), Verdict.LATENT)
+    codes = [compute_difference_code(DifferenceReport(differences=(one,))) for one in (GREW, plain)]
+    assert codes[0] is codes[1]
     assert show(GREW)[-1].endswith(
         "0 with other verdicts or readers, 1 without a difference that matters, 1 with other memory"
     )

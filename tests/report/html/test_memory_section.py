@@ -143,3 +143,11 @@ def test_only_a_program_with_requests_is_green_for_being_in_place() -> None:
     assert is_green(IN_PLACE)
     assert not is_green(make_memory())
     assert not is_green(replace(IN_PLACE, requests=()))
+    assert "nothing asks to work in place" in show(replace(IN_PLACE, requests=()))
+
+
+def test_each_moment_of_the_wide_curve_has_a_title_to_hover_over() -> None:
+    case = make_case(memory=make_memory())
+    page = render_case_html(case, make_report(case), version="1")
+    assert page.count('<g class="moment">') == len(make_memory().curve)
+    assert '<g class="moment"><title>32.0 MiB: %copy.3 (train.py:41)</title>' in page
