@@ -26,6 +26,8 @@ _NOUNS: Mapping[RequestKind, tuple[str, str]] = {
 
 def render_bytes(size: int) -> str:
     """Returns such as `24.0 MiB` or `96 bytes`."""
+    if size == 1:
+        return "1 byte"
     power = _find_power(size)
     return f"{_render_in(size, power)} {_UNITS[power]}"
 
@@ -116,10 +118,12 @@ def summarise_memory(cases: Sequence[CaseReport]) -> str:
 
 
 def describe_peak(memory: MemoryUse) -> str:
-    """Returns such as `peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 0.6)`."""
+    """Returns such as `peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 1.5)`, without new outputs of next to
+    nothing: XLA reserves some bytes for each tuple."""
     power = _find_power(memory.peak)
     own = memory.outputs - memory.aliased
-    sizes = [("arguments", memory.arguments), *([("new outputs", own)] if own else [])]
+    is_shown = own > 0 and (not power or _render_in(own, power) != "0.0")
+    sizes = [("arguments", memory.arguments), *([("new outputs", own)] if is_shown else [])]
     sizes += [("temporaries", memory.temporaries)]
     return f"peak {render_bytes(memory.peak)} ({', '.join(f'{name} {_render_beside(n, power)}' for name, n in sizes)})"
 
@@ -139,7 +143,8 @@ def describe_copies(memory: MemoryUse) -> str:
     bound = "" if is_less == is_more else "up to " if is_less else "at least "
     least = memory.copy_milliseconds
     parts = [f"copies {bound}{render_bytes(memory.copied)} a call"]
-    parts += [] if least is None else [f"at least {render_milliseconds(least)}"]
+    taken = " if all branches are taken" if is_less else ""
+    parts += [] if least is None else [f"at least {render_milliseconds(least)}{taken}"]
     needed = sum(one.total for one in memory.copies if one.is_needed)
     if all(one.is_needed for one in memory.copies):
         parts.append("all needed")
@@ -200,12 +205,12 @@ class LiveGroup:
 
 
 def group_live(memory: MemoryUse) -> tuple[LiveGroup, ...]:
-    """Returns the values alive at the peak by line, the largest group first."""
+    """Returns the values alive at the peak by line, the largest group first; without groups below a thousandth of it."""
     groups: dict[object, list[LiveValue]] = {}
     for number, value in enumerate(memory.at_peak):
         groups.setdefault(number if value.line is None else value.line, []).append(value)
     found = [LiveGroup(line=values[0].line, values=tuple(values)) for values in groups.values()]
-    return tuple(sorted(found, key=lambda group: -group.bytes))
+    return tuple(sorted((one for one in found if 1000 * one.bytes >= memory.peak), key=lambda group: -group.bytes))
 
 
 def describe_live(value: LiveValue) -> str:
@@ -215,8 +220,8 @@ def describe_live(value: LiveValue) -> str:
 
 
 def count_rest(memory: MemoryUse) -> int:
-    """Returns the bytes alive at the peak of values that are not listed."""
-    return max(0, memory.peak - sum(one.bytes for one in memory.at_peak))
+    """Returns the bytes alive at the peak that are in no group."""
+    return max(0, memory.peak - sum(group.bytes for group in group_live(memory)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

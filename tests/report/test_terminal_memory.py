@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.model.memory import CopyCause, Donation, DonationFault, MemoryUse
+from ligerdiag.model.memory import CopyCause, Donation, DonationFault, LiveValue, MemoryUse
 from ligerdiag.report.memory_words import describe_memory, render_bytes, render_change, render_milliseconds
 from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.report.terminal.memory_text import MAX_MEMORIES
@@ -28,7 +28,7 @@ memory: peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 1.5); copies
                   the output of its shape is f32[1048576], not s32[1048576]
    JAX warns:   Some donated buffers were not usable: ShapedArray(int32[1048576]).
    requests:    not all in place: 1 of 2 requests: 1 donated argument, 1 update
-                8.0 MiB  update of a part  %fusion.2  train.py:41  copied
+                8.0 MiB  update of a part  %fusion.2  train.py:41
    collectives: 2.0 MiB  all-reduce
 """
 AT_SIXTY = """\
@@ -45,7 +45,7 @@ memory: peak 33.0 MiB (arguments 24.0, new outputs 8.0,
                   needed: 2 requests: 1 donated argument, 1
                   update
                 8.0 MiB  update of a part  %fusion.2
-                  train.py:41  copied
+                  train.py:41
 """
 
 
@@ -121,7 +121,10 @@ def test_of_many_cases_the_most_wasteful_have_a_line() -> None:
     ("changes", "words"),
     [
         ({"copies": (make_copy(trips=None),)}, "copies at least 8.0 MiB a call, at least 0.0050 ms;"),
-        ({"copies": (make_copy(in_branch=True),)}, "copies up to 8.0 MiB a call, at least 0.0050 ms;"),
+        (
+            {"copies": (make_copy(in_branch=True),)},
+            "copies up to 8.0 MiB a call, at least 0.0050 ms if all branches are taken;",
+        ),
         ({"copies": (make_copy(is_needed=True),)}, "copies 8.0 MiB a call, at least 0.0050 ms, all needed;"),
         ({"copies": (make_copy(trips=12),), "bandwidth": 0.0}, "copies 96.0 MiB a call;"),
     ],
@@ -133,8 +136,9 @@ def test_copied_bytes_are_a_bound_where_a_loop_or_a_branch_leaves_them_open(
 
 
 def test_sizes_and_times_are_short() -> None:
-    assert [render_bytes(n) for n in (0, 999, 1023, 1024, 1023 << 10, 1000 << 20, 3 << 40)] == [
+    assert [render_bytes(n) for n in (0, 1, 999, 1023, 1024, 1023 << 10, 1000 << 20, 3 << 40)] == [
         "0 bytes",
+        "1 byte",
         "999 bytes",
         "1.0 KiB",
         "1.0 KiB",
@@ -145,6 +149,15 @@ def test_sizes_and_times_are_short() -> None:
     assert [render_change(*both) for both in ((1, 1), (0, 8 * MIB), (8 * MIB, 0))] == ["", "+8.0 MiB", "-8.0 MiB"]
     times = [render_milliseconds(n) for n in (785.4, 12.34, 1.2, 0.0112, 3.9e-5, 0.0)]
     assert times == ["785 ms", "12 ms", "1.2 ms", "0.011 ms", "0.000039 ms", "0 ms"]
+
+
+def test_next_to_nothing_is_not_listed() -> None:
+    tiny = LiveValue(instruction="constant.1", bytes=4, about="constant")
+    memory = make_memory(outputs=8 * MIB + 16, at_peak=(tiny, *make_memory().at_peak), peak=33 * MIB + 4)
+    text = show(memory, verbose=True)
+    assert "peak 33.0 MiB (arguments 24.0, temporaries 1.5)" in text
+    assert "constant" not in text
+    assert "256.0 KiB  -            smaller values" in text
 
 
 @pytest.mark.parametrize("width", [None, 80])

@@ -111,7 +111,7 @@ def _list_requests(memory: MemoryUse) -> Iterator[_Row]:
     yield [(Span(describe_requests(memory), Style.GOOD if memory.is_in_place else Style.PLAIN),)]
     for one in list_unmet(memory):
         cells = (render_bytes(one.bytes), one.kind.value, name_instruction(one.instruction), _place(one.line))
-        yield [*((Span(text or "-"),) for text in cells), (Span("copied"),)]
+        yield [(Span(text or "-"),) for text in cells]
 
 
 def _render_block(label: str, rows: Sequence[_Row], width: int | None) -> Iterator[Line]:
