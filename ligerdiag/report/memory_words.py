@@ -220,8 +220,9 @@ def describe_live(value: LiveValue) -> str:
 
 
 def count_rest(memory: MemoryUse) -> int:
-    """Returns the bytes alive at the peak that are in no group."""
-    return max(0, memory.peak - sum(group.bytes for group in group_live(memory)))
+    """Returns the bytes alive at the peak that are in no group; 0 below a thousandth of it."""
+    rest = memory.peak - sum(group.bytes for group in group_live(memory))
+    return rest if 1000 * rest >= memory.peak else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,6 +158,8 @@ def test_next_to_nothing_is_not_listed() -> None:
     assert "peak 33.0 MiB (arguments 24.0, temporaries 1.5)" in text
     assert "constant" not in text
     assert "256.0 KiB  -            smaller values" in text
+    listed = sum(one.bytes for one in make_memory().at_peak)
+    assert "smaller values" not in show(make_memory(peak=listed + 17), verbose=True)
 
 
 @pytest.mark.parametrize("width", [None, 80])

@@ -296,7 +296,7 @@ def _make_copy_row(copy: Copy, roots: Sequence[str], steps: Mapping[str, int]) -
     texts = [
         describe_way(copy),
         describe_cause(copy),
-        f"{name_instruction(copy.instruction)} {copy.why}",
+        ": ".join(filter(None, (name_instruction(copy.instruction), copy.why))),
     ]
     row = _make_row(copy.bytes, texts, copy.line, roots, steps)
     return replace(row, size=describe_size(copy), is_good=copy.is_needed)

@@ -47,7 +47,7 @@ def test_tables_show_values_copies_donations_and_requests() -> None:
     assert "16.0 MiB argument cache f32[2048,2048]" in text
     assert "768.0 KiB temporary %fusion.7 f32[131072] temporary %fusion.8 f32[65536] train.py:52" in text
     assert "256.0 KiB smaller values" in text
-    assert "argument cache → temporary memory not donated, not needed %copy.3 cache is not donated, and" in text
+    assert "argument cache → temporary memory not donated, not needed %copy.3 : cache is not donated, and" in text
     assert "1.0 MiB × 8 temporary memory → output state read later, needed %copy.5" in text
     assert "4.0 MiB ids void: dtype the output of its shape is f32[1048576], not s32[1048576] train.py:52" in text
     assert "8.0 MiB w output w" in text
@@ -128,7 +128,7 @@ def test_a_page_quotes_the_users_line_if_the_file_is_here(tmp_path: Path) -> Non
 def test_names_of_instructions_of_the_page_are_links() -> None:
     case = make_case(memory=make_memory(copies=(make_copy(instruction="copy_fusion"),)), view=make_view())
     page = render_case_html(case, make_report(case), version="1")
-    assert '<a class="code" href="#i11">%copy_fusion</a> <code>cache</code> is not donated' in page
+    assert '<a class="code" href="#i11">%copy_fusion</a>: <code>cache</code> is not donated' in page
 
 
 def test_long_tables_say_how_much_they_leave_out() -> None:
