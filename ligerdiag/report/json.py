@@ -9,6 +9,7 @@ import ligerdiag
 from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
 from ligerdiag.codec import JsonObject, encode_record
 from ligerdiag.model.findings import Finding, LaunchNumbers, Replay, SourceLine
+from ligerdiag.model.memory import Copy, CurvePoint, Donation, LiveValue, MemoryUse, Request
 from ligerdiag.model.report import SCHEMA_VERSION, CaseReport, CheckReport
 from ligerdiag.model.schedule_view import Neighbourhood, Reader
 from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
@@ -136,6 +137,7 @@ def _case(case: CaseReport) -> JsonObject:
         "coverage": make_plain(case.coverage),
         "replay": None if case.replay is None else _replay(case.replay),
         "device": make_plain(case.device),
+        "memory": None if case.memory is None else _memory(case.memory),
         "disagreements": [{**make_plain(one), "evidence": label_evidence(one.evidence)} for one in case.disagreements],
         "seconds": round(case.seconds, 6),
         "cached": case.cached,
@@ -143,6 +145,29 @@ def _case(case: CaseReport) -> JsonObject:
         "error": case.error,
         "log_tail": case.log_tail,
         "artifact": case.artifact,
+    }
+
+
+def _memory(memory: MemoryUse) -> JsonObject:
+    def place(records: Sequence[LiveValue | CurvePoint | Donation | Request]) -> list[JsonObject]:
+        return [{**make_plain(one), "line": render_place(one.line)} for one in records]
+
+    def make_copy(copy: Copy) -> JsonObject:
+        return {**make_plain(copy), "line": render_place(copy.line), "total": copy.total}
+
+    return {
+        **make_plain(memory),
+        "peak_line": render_place(memory.peak_line),
+        "at_peak": place(memory.at_peak),
+        "curve": place(memory.curve),
+        "copies": [make_copy(one) for one in memory.copies],
+        "donations": place(memory.donations),
+        "requests": place(memory.requests),
+        "collectives": [{"opcode": opcode, "bytes": size} for opcode, size in memory.collectives],
+        "reserved": memory.reserved,
+        "copied": memory.copied,
+        "copy_milliseconds": make_plain(memory.copy_milliseconds),
+        "is_in_place": memory.is_in_place,
     }
 
 
@@ -235,6 +260,10 @@ def _difference(one: Difference) -> JsonObject:
             for name, first, second in one.verdicts
         ],
         "writes": [_write(pair) for pair in one.writes],
+        "memory": [
+            {"figure": figure.name, "first": figure.first, "second": figure.second, "change": figure.change}
+            for figure in one.memory
+        ],
         "changes": [_change(change) for change in one.changes],
     }
 

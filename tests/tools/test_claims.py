@@ -150,7 +150,7 @@ def test_a_claim_concerns_only_outputs_that_were_wrong_or_unknown() -> None:
 
 
 def test_json_that_is_not_a_report_does_not_match_the_schema() -> None:
-    assert find_invalid('{"schema": "6"}')
+    assert find_invalid('{"schema": "7"}')
 
 
 def test_damaged_json_differs_from_the_original() -> None:

@@ -16,6 +16,7 @@ from ligerdiag.report.html.dataflow_drawing import compute_dataflow, compute_gra
 from ligerdiag.report.html.environment import INDEX, SIGNS, Sign, compute_file_names, compute_packed, render, sign_of
 from ligerdiag.report.html.figures import compute_errors_plot, compute_timeline
 from ligerdiag.report.html.headline import Headline, compute_headline
+from ligerdiag.report.html.memory_section import compute_memory_section
 from ligerdiag.report.html.prose import (
     SIGN_ORDER,
     Chip,
@@ -50,6 +51,8 @@ MAX_FACTS = 6
 """Unfolded pieces of evidence of a finding."""
 MAX_MISSING = 3
 """Unfolded missing edges of a way."""
+MAX_MEMORY_ROWS = 20
+"""Rows of a table about memory."""
 MAX_ROWS = 24
 """Instructions up to which schedule and HLO are unfolded."""
 PAGE_WIDTH = 1120
@@ -106,6 +109,8 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         max_facts=MAX_FACTS,
         max_missing=MAX_MISSING,
         max_rows=MAX_ROWS,
+        max_memory_rows=MAX_MEMORY_ROWS,
+        memory=compute_memory_section(case, steps),
         signs_of={chip.name: chip.sign for chip in chips},
         folded_chips=_count_words(chips[FEW_CHIPS:]),
         page_width=PAGE_WIDTH,

@@ -21,10 +21,21 @@ from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, 
 from ligerdiag.report.html import render_case_html
 from tests.report.html.pages import compute_text, read
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
-from tests.report.samples import make_case, make_device, make_finding, make_refused, make_replay, make_report
+from tests.report.samples import (
+    make_case,
+    make_device,
+    make_finding,
+    make_hostile_memory,
+    make_memory,
+    make_refused,
+    make_replay,
+    make_report,
+)
 
 EVIL = "<script>alert(1)</script>\"'&{{ 7 * 7 }}\x1b[31m\u202e"
-WHOLE = make_case(view=make_view(), findings=(make_finding(),), replay=make_replay(), device=make_device())
+WHOLE = make_case(
+    view=make_view(), findings=(make_finding(),), replay=make_replay(), device=make_device(), memory=make_memory()
+)
 ALLOWED = make_finding(suppressed=Suppression(kind=SuppressionKind.CONFIG, reason="known", where="pyproject.toml 1"))
 CASES: dict[str, CaseReport] = {
     "whole": WHOLE,
@@ -117,6 +128,7 @@ def test_names_that_are_markup_are_text() -> None:
             text=(EVIL,),
             notes=(EVIL,),
         ),
+        memory=make_hostile_memory(EVIL),
     )
     clean = read(render(WHOLE))
     page = render(hostile)

@@ -10,7 +10,7 @@ from ligerdiag.model.schedule_view import AccessKind, BufferAccess, ReadKind
 from ligerdiag.report.html import compute_file_names, render_case_html, render_index_html
 from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.view_samples import make_accesses, make_view
-from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
+from tests.report.samples import make_case, make_device, make_finding, make_memory, make_replay, make_report
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = NEEDS_CHROMIUM
@@ -19,7 +19,12 @@ MAX_NODES = 2_000
 """Elements that the viewer of a module of any size may hold."""
 
 WHOLE = make_case(
-    "whole[a-1]", view=make_view(), findings=(make_finding(),), replay=make_replay(), device=make_device()
+    "whole[a-1]",
+    view=make_view(),
+    findings=(make_finding(),),
+    replay=make_replay(),
+    device=make_device(),
+    memory=make_memory(),
 )
 CASES = (
     WHOLE,
