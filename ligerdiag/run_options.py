@@ -10,6 +10,7 @@ from typing import Annotated
 
 from ligerdiag.compile.cases.selectors import Selector
 from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.model.memory_limits import MemoryBudgets
 from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.comparisons import Axis
 from ligerdiag.report.suppressions import ConfigEntry
@@ -76,6 +77,8 @@ class CheckOptions:
     replay: Replays = True
     """Whether to replay programs within the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
+    budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
+    """The memory and the copies that the user allows each program."""
     rows: Annotated[bool, Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")] = (
         False
     )
@@ -98,7 +101,7 @@ class CheckOptions:
     """None means the repository of the current folder, or that folder where it is in none, and the folders that the
     cases' imports start from, PYTHONPATH's among them."""
     baseline: Annotated[
-        Path | None, Option("--baseline", metavar="FILE", help="Report drift since FILE was recorded (LD015).")
+        Path | None, Option("--baseline", metavar="FILE", help="Report drift since FILE was recorded (LD015, LD034).")
     ] = None
     toolchain: ToolchainName = DEFAULT
     suppress: tuple[ConfigEntry, ...] = ()
@@ -140,6 +143,8 @@ class InspectOptions:
     replay: Replays = True
     """Whether to replay the modules with a hidden write, within the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
+    budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
+    """The memory and the copies that the user allows each module."""
     seed: Annotated[int, Option("--seed", min=0, metavar="N", help="Seed of the arguments that a replay draws.")] = 0
     source_roots: Annotated[
         tuple[Path, ...],

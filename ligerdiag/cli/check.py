@@ -9,6 +9,7 @@ import typer
 
 from ligerdiag.cli.exit_codes import PRECEDENCE, ExitCode, FailOn, compute_exit_code, render_table
 from ligerdiag.cli.options import (
+    BudgetOptions,
     Config,
     Html,
     ReplayBounds,
@@ -88,6 +89,8 @@ Examples:
   ligerdiag check --scheduler tcp://head:8786   on the workers of a Dask cluster
   ligerdiag check --record schedules.json       before an upgrade
   ligerdiag check --baseline schedules.json     after it: what moved?
+  ligerdiag check --memory-budget 60G --copy-budget 1M
+                                                fails what needs or copies more
 
 \b
 Exit codes:
@@ -98,7 +101,7 @@ Exit codes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckLine(ReplayBounds, CheckOptions):
+class CheckLine(ReplayBounds, BudgetOptions, CheckOptions):
     """The command line of `check`: how to check, and where the report goes."""
 
     targets: Targets = ()
@@ -148,6 +151,7 @@ def run_check(line: CheckLine) -> None:
         targets=parse_targets(line.targets) or usual,
         usual_targets=usual,
         bounds=line.make_bounds(),
+        budgets=line.make_budgets(settings.config),
         suppress=settings.config.suppress,
         effects=settings.config.effects,
         baseline=line.baseline or (settings.config.baseline if line.record_file is None else None),
@@ -199,5 +203,6 @@ check = make_command(
     CheckLine,
     run_check,
     "selectors targets format output jobs timeout time_limit fail_on strict cache_directory refresh replay replay_seconds "
-    "replay_memory full rows orders device config source_roots record_file baseline toolchain scheduler verbose html data",
+    "replay_memory full rows orders device config source_roots record_file baseline memory_budget copy_budget toolchain "
+    "scheduler verbose html data",
 )

@@ -30,7 +30,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.FINDINGS: (
         "findings at or above --fail-on in a case without expectation, or a case that "
         "does not match its expectation, even if it is unexpectedly right; a drift from the "
-        "--baseline, whatever is expected; under --strict also a suppression that is unused or "
+        "--baseline or an exceeded budget, whatever is expected; under --strict also a suppression that is unused or "
         "gives no reason"
     ),
     ExitCode.INPUT: "usage or input error; the function of a case raises",
@@ -141,7 +141,7 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
 
 def fails_run(case: CaseReport, fail_on: FailOn) -> bool:
     """Returns whether the case alone makes a run exit with 1."""
-    return _fails(case, fail_on) or _drifts(case, fail_on)
+    return _fails(case, fail_on) or _drifts_or_exceeds(case, fail_on)
 
 
 def _replay_died(case: CaseReport) -> bool:
@@ -171,16 +171,16 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
     return any(weight >= least for weight in weights)
 
 
-def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
-    """Returns whether a drift fails the run, whatever the case expects: a user who gives a baseline wants to know."""
+def _drifts_or_exceeds(case: CaseReport, fail_on: FailOn) -> bool:
+    """Returns whether a drift or an exceeded budget fails the run, whatever the case expects: a user who gives a baseline
+    or a budget wants to know."""
     if fail_on is FailOn.NEVER or not case.findings:
         return False
-    from ligerdiag.report.status import list_counted
+    from ligerdiag.report.status import BEYOND_EXPECTATION, list_counted
     from ligerdiag.rules.registry import list_ids
-    from ligerdiag.rules.rule import RuleKind
 
-    least, drifts = _BY_SEVERITY.index(Severity(fail_on.value)), list_ids(RuleKind.DRIFT)
-    return any(f.rule in drifts and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
+    least, rules = _BY_SEVERITY.index(Severity(fail_on.value)), list_ids(*BEYOND_EXPECTATION)
+    return any(f.rule in rules and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
 
 
 def _weight(verdict: Verdict) -> int:
