@@ -1,4 +1,4 @@
-"""The options of `check`, `inspect`, `bisect` and `diff`, each declared once, with its words on the command line.
+"""The options of `check`, `inspect`, `bisect`, `diff` and `compare`, each declared once, with its words on the command line.
 
 `cli.options.make_command` turns the fields that have a Option into options for typer. The other fields are filled in by
 the command: from [tool.ligerdiag], or from options of the command line alone.
@@ -234,3 +234,29 @@ class DiffOptions:
     """The declared effects of operands whose effects are unknown."""
     notes: tuple[str, ...] = ()
     """Further notes for the report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """Options of `compare`: the two reports."""
+
+    old: Annotated[Path, Option(metavar="OLD", help="JSON report, or a path for `inspect`.", show_default=False)]
+    new: Annotated[Path, Option(metavar="NEW", help="The same, of the newer state.", show_default=False)]
+    module: Annotated[
+        str, Option("--module", metavar="GLOB", help="Of a dump: only modules whose name matches, such as '*step*'.")
+    ] = ""
+    timeout: Annotated[
+        float | None,
+        Option(
+            "--timeout", min=0.001, metavar="SECONDS", help="Of a dump: longest for a module. [default: by its size]"
+        ),
+    ] = None
+    """Seconds that one module may take; None means by the size of its files."""
+    cache_directory: Annotated[
+        Path | None, Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
+    ] = None
+    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+    effects: tuple[DeclaredEffects, ...] = ()
+    """The declared effects of operands whose effects are unknown."""
+    notes: tuple[str, ...] = ()
+    """Further notes for the comparison."""

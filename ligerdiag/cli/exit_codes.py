@@ -10,6 +10,7 @@ from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 if TYPE_CHECKING:
     from ligerdiag.report.comparisons import DifferenceReport
+    from ligerdiag.report.report_comparison import ReportComparison
 
 
 class ExitCode(IntEnum):
@@ -68,6 +69,18 @@ MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 """The meanings for `diff`."""
+
+MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
+    ExitCode.AS_EXPECTED: "no case is worse",
+    ExitCode.FINDINGS: (
+        "a case is worse: its status, a verdict, peak memory, temporaries, copied bytes or the bytes of "
+        "collectives; or it has another warning or error, or can no longer be analysed"
+    ),
+    ExitCode.INPUT: "usage or input error; a file that is no report; no case that both reports have",
+    ExitCode.NOT_ANALYSED: "not a single case was analysed in the old report",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+}
+"""The meanings for `compare`, and for `check` with two toolchains."""
 
 PRECEDENCE = "Where several apply: 130 or 143, then 2, 3, 1, 4, 5, 0."
 
@@ -137,6 +150,18 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
     if any(one.differs for one in report.differences):
         return ExitCode.FINDINGS
     return ExitCode.AS_EXPECTED if any(one.writes for one in report.differences) else ExitCode.NOTHING_CHECKED
+
+
+def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
+    """Returns the exit code of a run of `compare`."""
+    if comparison.ended_by is not None:
+        return find_ending_code(comparison.ended_by)
+    from ligerdiag.report.report_comparison import Grade  # imports the rules, which no help needs
+
+    grades = {case.grade for case in comparison.cases}
+    if Grade.WORSE in grades:
+        return ExitCode.FINDINGS
+    return ExitCode.NOT_ANALYSED if grades == {Grade.UNKNOWN} else ExitCode.AS_EXPECTED
 
 
 def fails_run(case: CaseReport, fail_on: FailOn) -> bool:

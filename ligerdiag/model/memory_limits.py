@@ -103,9 +103,9 @@ def parse_bytes(text: str) -> int:
 
 
 def render_bytes(size: int) -> str:
-    """Returns a size such as `61.2 GiB`, `136 MiB` or `96 bytes`."""
-    for name in ("T", "G", "M", "K"):
-        if abs(size) >= _UNITS[name]:
-            number = f"{size / _UNITS[name]:.1f}".removesuffix(".0")
-            return f"{number} {name}iB"
-    return f"{size} byte" if size == 1 else f"{size} bytes"
+    """Returns a size such as `61.2 GiB`, `136.0 MiB` or `96 bytes`: at most three digits before the point."""
+    number, names = float(size), ["KiB", "MiB", "GiB", "TiB"]
+    unit = "byte" if abs(size) == 1 else "bytes"
+    while names and abs(round(number, 1)) >= 1000:
+        number, unit = number / 1024, names.pop(0)
+    return f"{size} {unit}" if unit.startswith("byte") else f"{number:.1f} {unit}"

@@ -47,12 +47,12 @@ def test_a_finding_about_memory_says_how_much_and_what_is_largest() -> None:
     (finding,) = measure(make_memory(), memory=100 * MIB)
     assert (finding.rule, finding.severity) == ("LD033", Severity.ERROR)
     assert finding.message == (
-        "one call needs 150 MiB, 50 MiB more than the memory budget allows;"
-        " the largest at the peak is argument `cache` f32[4096,3840], 60 MiB (/home/me/train.py:9)"
+        "one call needs 150.0 MiB, 50.0 MiB more than the memory budget allows;"
+        " the largest at the peak is argument `cache` f32[4096,3840], 60.0 MiB (/home/me/train.py:9)"
     )
     assert finding.source == make_line(9)
     assert dict(finding.evidence)["needs"] == (
-        "arguments 100 MiB, outputs 80 MiB (60 MiB of them in donated arguments), temporaries 30 MiB"
+        "arguments 100.0 MiB, outputs 80.0 MiB (60.0 MiB of them in donated arguments), temporaries 30.0 MiB"
     )
 
 
@@ -72,12 +72,12 @@ def test_the_remedy_is_for_the_part_that_can_save_enough(changes: dict[str, int]
 def test_a_finding_about_copies_counts_the_iterations_of_loops() -> None:
     (finding,) = measure(make_memory(make_copy(MIB, trips=64), make_copy(MIB, line=None)), copies=0)
     assert finding.message == (
-        "one call copies 65 MiB, 65 MiB more than the copy budget allows; the largest copy is"
-        " 1 MiB, 64 times from temporary memory to argument `cache`, not donated (/home/me/train.py:41)"
+        "one call copies 65.0 MiB, 65.0 MiB more than the copy budget allows; the largest copy is"
+        " 1.0 MiB, 64 times from temporary memory to argument `cache`, not donated (/home/me/train.py:41)"
     )
     assert finding.source == make_line(41)
     (finding,) = measure(make_memory(make_copy(MIB, trips=None)), copies=0)
-    assert finding.message.startswith("one call copies at least 1 MiB, 1 MiB more")
+    assert finding.message.startswith("one call copies at least 1.0 MiB, 1.0 MiB more")
     assert "in a loop of unknown length" in finding.message
 
 
@@ -100,21 +100,21 @@ def test_a_drift_names_the_figures_and_the_copy_that_appeared() -> None:
     (finding,) = measure(after, before=make_memory())
     assert (finding.rule, finding.severity) == ("LD034", Severity.WARNING)
     assert finding.message == (
-        "the memory drifted from the baseline: the peak was 140 MiB and is 204 MiB, and 1 more,"
-        " and a copy appeared: 64 MiB, not donated, at train.py:41"
+        "the memory drifted from the baseline: the peak was 140.0 MiB and is 204.0 MiB, and 1 more,"
+        " and a copy appeared: 64.0 MiB, not donated, at train.py:41"
     )
     assert finding.source == make_line(41)
     assert finding.evidence == (
-        ("figure", "the peak was 140 MiB and is 204 MiB"),
-        ("figure", "the copied bytes were 0 bytes and are 64 MiB"),
-        ("new copy", "64 MiB, not donated, at train.py:41"),
+        ("figure", "the peak was 140.0 MiB and is 204.0 MiB"),
+        ("figure", "the copied bytes were 0 bytes and are 64.0 MiB"),
+        ("new copy", "64.0 MiB, not donated, at train.py:41"),
     )
 
 
 def test_less_memory_is_a_note() -> None:
     (finding,) = measure(make_memory(), before=make_memory(make_copy()))
     assert finding.severity is Severity.NOTE
-    assert ("gone copy", "64 MiB, not donated, at train.py:41") in finding.evidence
+    assert ("gone copy", "64.0 MiB, not donated, at train.py:41") in finding.evidence
 
 
 @pytest.mark.parametrize(
