@@ -193,3 +193,11 @@ def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[st
     """Returns each name once, in the order of `every`, unknown ones last."""
     place = {name: number for number, name in enumerate(every)}
     return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))
+
+
+def render_bytes(size: int) -> str:
+    """Returns such as `512 B`, `64.0 KiB`, `1.5 MiB` or `2.0 GiB`."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} B"

@@ -58,6 +58,7 @@ from ligerdiag.hlo.fused_aliases import find_broken_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.shared_bytes import SharedBytes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
+from ligerdiag.memory.memory_use import MemoryAnalysis
 from ligerdiag.model.findings import SourceLine
 
 
@@ -91,6 +92,8 @@ class Context(EvaluatedPair):
     """Reads of Refs that JAX has separated from the writes before them, according to the trace."""
     shared: tuple[SharedBytes, ...] = ()
     """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
+    memory: MemoryAnalysis | None = None
+    """Copies, donations and memory; None without a schedule or XLA's own buffer assignment."""
     derived: frozenset[str] = frozenset()
     """Outputs whose intended value differs from plain program order (derivatives, in a canonicalized program)."""
 

@@ -55,7 +55,7 @@ from ligerdiag.untrusted_files import (
     read_untrusted,
 )
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 AS_WRITTEN = "as_written.hlo.pb"
 AS_LOWERED = "as_lowered.hlo.pb"
@@ -164,6 +164,10 @@ class Provenance:
     """The stores into Refs in both programs, if JAX separated one from a read."""
     refs_trouble: str = ""
     """The reason why the consequences of these moves may be incomplete; empty if they are complete."""
+    donated: tuple[int, ...] = ()
+    """Positions in `inputs` of the arguments that the program donates, whether or not an output takes their bytes."""
+    donation_warning: str = ""
+    """JAX's own warning about donations that it cannot use; empty without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from ligerdiag.effects.declared import Contradiction, DeclaredEffects
 from ligerdiag.effects.effects_worker import EFFECTS_WORKER
 from ligerdiag.effects.isolated import TIMEOUT as EFFECTS_TIMEOUT
 from ligerdiag.effects.isolated import WORKER_MEMORY, CallEffectsReader
-from ligerdiag.errors import ArtifactError
+from ligerdiag.errors import ArtifactError, LigerdiagError, describe_bug
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import is_custom_partitioning, search, take_unplaced_aliases
@@ -42,9 +42,11 @@ from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.shared_bytes import SharedBytes, TooManyStepsError, find_shared_bytes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
 from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
+from ligerdiag.memory.memory_use import MemoryAnalysis, analyse_memory, asks_in_place
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection, WrittenOperand
 from ligerdiag.rules.registry import check_all
+from ligerdiag.toolchains.gpu_targets import find_bandwidth
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.untrusted_files import MAXIMUM_TEXT_BYTES, read_untrusted
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool
@@ -131,6 +133,8 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         if mixed_up is not None:
             unknown = make_outputs_unknown(context.verdicts, mixed_up.outputs)
             context = replace(context, mixed_up=mixed_up, verdicts=unknown)
+        compilation, memory = _analyse_memory(compilation, names)
+        context = replace(context, memory=memory)
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         drawn = compute_schedule_view(context) if words.get("view") else None
     except _LOOSE as fault:
@@ -146,7 +150,11 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         outputs={name: output.verdict for name, output in context.verdicts.outputs.items()},
         findings=answers.findings,
         failures=answers.failures,
-        coverage=replace(coverage, not_covered=(*failed, *coverage.not_covered)),
+        coverage=replace(
+            coverage,
+            not_covered=(*failed, *coverage.not_covered),
+            requests=0 if memory is None else len(memory.use.requests),
+        ),
         written=tuple(
             WrittenOperand(
                 kernel=write.kernel,
@@ -160,8 +168,33 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         unlooked=find_unresolved_reads(context),
         neighbourhoods=around,
         view=drawn,
+        memory=None if memory is None else memory.use,
     )
     return Analysed(inspection=inspection, compilation=compilation, context=context)
+
+
+def _analyse_memory(compilation: Compilation, names: tuple[str, ...]) -> tuple[Compilation, MemoryAnalysis | None]:
+    """Returns the memory of a compilation; a fault of this analysis is a note, and leaves the verdicts."""
+    if compilation.buffers is None or not compilation.optimized.is_scheduled:
+        return compilation, None
+    try:
+        return compilation, analyse_memory(
+            program=compilation.program,
+            optimized=compilation.optimized,
+            buffers=compilation.buffers,
+            output_names=names,
+            argument_names=compilation.argument_names,
+            donated=compilation.donated,
+            warning=compilation.donation_warning,
+            bandwidth=compilation.bandwidth,
+        )
+    except (LigerdiagError, MemoryError):
+        raise
+    except Exception as fault:
+        if os.environ.get("LIGERDIAG_DEBUG"):
+            raise
+        note = f"copies and memory could not be analysed: {describe_bug(fault)}"
+        return replace(compilation, notes=(*compilation.notes, note)), None
 
 
 def _find_lost_refs(
@@ -289,9 +322,9 @@ _TOO_MANY_STEPS = (
 )
 
 
-def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:
-    """Returns whether XLA has two live values, or two donated arguments, in the same bytes of a module without custom
-    calls.
+def needs_inspection(optimized: HloModule, buffers: BufferAssignment) -> bool:
+    """Returns whether there is something to say about a module without custom calls: XLA has two live values, or two
+    donated arguments, in the same bytes, or the program asks for something in place.
 
     Raises ArtifactError if the assignment does not say.
     """
@@ -300,7 +333,7 @@ def shares_bytes(optimized: HloModule, buffers: BufferAssignment) -> bool:
             return True
         if fault := find_buffer_fault(optimized, buffers):
             raise ArtifactError(f"the buffer assignment is inconsistent: {fault}")
-        return bool(find_shared_bytes(optimized, buffers))
+        return bool(find_shared_bytes(optimized, buffers)) or asks_in_place(optimized, buffers)
     except TooManyStepsError as error:
         raise ArtifactError(_TOO_MANY_STEPS) from error
     except _LOOSE as fault:
@@ -423,6 +456,16 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         moved_refs=artifact.provenance.moved_refs,
         ref_stores=artifact.provenance.ref_stores,
         refs_trouble=artifact.provenance.refs_trouble,
+        argument_names=tuple(zip(artifact.provenance.parameters, artifact.provenance.inputs, strict=False)),
+        donated=tuple(
+            [
+                artifact.provenance.parameters[number]
+                for number in artifact.provenance.donated
+                if 0 <= number < len(artifact.provenance.parameters)
+            ]
+        ),
+        donation_warning=artifact.provenance.donation_warning,
+        bandwidth=find_bandwidth(artifact.provenance.target),
     )
     return analyse_compilation(compilation, **words)
 

@@ -68,6 +68,14 @@ class Compilation:
     """The stores into Refs of both programs."""
     refs_trouble: str = ""
     """Why effects of moved Refs may be invisible; empty if they are not."""
+    argument_names: tuple[tuple[int, str], ...] = ()
+    """(parameter number, name) of the arguments; () names them by the module."""
+    donated: tuple[int, ...] = ()
+    """Numbers of the parameters that the program donates, as far as known; those that outputs take need not be here."""
+    donation_warning: str = ""
+    """JAX's own warning about donations."""
+    bandwidth: float = 0.0
+    """Bytes per second of the target's memory; 0 if unknown."""
 
 
 def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from ligerdiag.inspection.compilation import (
     InspectionWords,
     analyse_artifact,
     analyse_compilation,
-    shares_bytes,
+    needs_inspection,
 )
 from ligerdiag.inspection.coverage import UNKNOWN_ORDER, Compilation, are_tags_used, join_inspections
 from ligerdiag.model.findings import Replay, ReplayState, Verdict
@@ -76,7 +76,7 @@ class ModuleOutcome:
     notes: tuple[str, ...] = ()
     """Notes on files that were found and are not judged."""
     is_idle: bool = False
-    """It has no custom calls, and no values that are known to share bytes."""
+    """It has no custom calls, no values that are known to share bytes, and asks for nothing in place."""
     modules: int = 0
     """Number of modules in the file, if requested."""
     lacks_buffers: bool = False
@@ -170,7 +170,7 @@ class ModuleInspector:
                 loaded = load_module(files, self.translate, alone=True)
                 if loaded.buffers is None:
                     return missing
-                return ModuleOutcome(is_idle=not shares_bytes(loaded.optimized, loaded.buffers))
+                return ModuleOutcome(is_idle=not needs_inspection(loaded.optimized, loaded.buffers))
         except LigerdiagError as error:
             note = f"it is unknown whether values share bytes in `{identity.id}`: {describe_error(error)}"
             return replace(missing, notes=(note,), is_over_budget=isinstance(error, BudgetError))

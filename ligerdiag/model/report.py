@@ -37,7 +37,8 @@ class Status(StrEnum):
     DISAGREEMENT = "disagreement"
     """Schedule and numbers contradict each other and no finding explains it, whatever was expected."""
     NOTHING = "nothing to check"
-    """Every kernel of the program is known, and none writes an operand without XLA's knowledge."""
+    """Every kernel of the program is known, none writes an operand without XLA's knowledge, and the program asks for
+    nothing in place."""
     ERROR = "could not analyse"
     """Compile failure, abort, timeout or unreadable artifact; see `error`."""
     NOT_CHECKED = "not checked"
@@ -60,6 +61,8 @@ class Coverage:
     """Number of these tags that the optimized module has, too."""
     buffer_assignment: bool = False
     """Whether XLA's own buffer assignment could be read."""
+    requests: int = 0
+    """Operations in place and donated arguments whose copies were looked for (see `model.memory.Request`)."""
     not_covered: tuple[str, ...] = ()
     """One line for each construct that the analysis met and does not model."""
 

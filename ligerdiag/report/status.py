@@ -254,7 +254,7 @@ def _status_without_expectation(
         return Status.FINDINGS
     if findings:
         return Status.ALLOWED
-    return Status.CLEAN if coverage.hidden_writes else Status.NOTHING
+    return Status.CLEAN if coverage.hidden_writes or coverage.requests else Status.NOTHING
 
 
 BEYOND_EXPECTATION = (RuleKind.DRIFT, RuleKind.BUDGET)

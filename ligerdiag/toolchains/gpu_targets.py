@@ -20,6 +20,7 @@ SUFFIX = ".pbtxt"
 MAXIMUM_BYTES = 1 << 20
 
 _CAPABILITY = re.compile(r"cuda_compute_capability\s*:?\s*\{([^{}]*)\}")
+_BANDWIDTH = re.compile(r"\bmemory_bandwidth\s*:\s*(\d+)")
 _NUMBER = {name: re.compile(rf"\b{name}\s*:\s*(\d+)") for name in ("major", "minor")}
 
 
@@ -55,6 +56,15 @@ def load_target(name_or_path: str) -> Target:
         return _load(path, path.stem)
     known = ", ".join(sorted(file.stem for file in DIRECTORY.glob(f"*{SUFFIX}")))
     raise InputError(f"expected a target of {known}, or a description file, but got `{name_or_path}`")
+
+
+def find_bandwidth(name: str) -> float:
+    """Returns the bytes per second of the memory of a target that comes with ligerdiag; 0 for any other name."""
+    path = DIRECTORY / f"{name}{SUFFIX}"
+    if not re.fullmatch(r"[\w.-]+", name) or not path.is_file():
+        return 0.0
+    found = _BANDWIDTH.search(strip_comments(_load(path, name).description))
+    return float(found[1]) if found else 0.0
 
 
 def strip_comments(description: str) -> str:

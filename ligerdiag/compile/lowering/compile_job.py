@@ -149,6 +149,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         program.crossed_operands,
         ([asdict(move) for move in program.moved_refs], program.as_lowered, program.refs_trouble),
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
+        (program.donated, program.donation_warning),
     )
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
 
@@ -389,4 +390,6 @@ def _describe(
         moved_refs=program.moved_refs,
         ref_stores=program.ref_stores,
         refs_trouble=program.refs_trouble,
+        donated=program.donated,
+        donation_warning=program.donation_warning,
     )

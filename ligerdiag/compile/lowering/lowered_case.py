@@ -87,6 +87,10 @@ class LoweredCase:
     """The module of the trace with the intent, if that is another one; see `intent`."""
     readers: Readers
     """Readers in the program without ties."""
+    donated: tuple[int, ...] = ()
+    """Positions in `inputs` of the donated arguments."""
+    donation_warning: str = ""
+    """JAX's warning about donations that it cannot use; empty without any."""
     crossed_operands: tuple[int, ...] = ()
     """Operands at which JAX lost the author's order, see `TracedOrder`."""
     trace_seconds: float
@@ -148,7 +152,7 @@ def lower_case(
             traced = jitted.trace(*specs)
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
-        with blame_refs(refs):
+        with blame_refs(refs), _catch_donation_warnings() as donation_warnings:
             lowered = traced.lower(lowering_platforms=("cuda",))
         needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots or refs.are_split
         is_plain = not needs_more and all(call.outputs_used for call in traced_calls)
@@ -205,10 +209,37 @@ def lower_case(
         bodies=bodies,
         marked=marked,
         readers=readers,
+        donated=_list_donated(case, specs),
+        donation_warning="\n".join(donation_warnings),
         crossed_operands=tuple(sorted(order.crossed)),
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
     )
+
+
+def _list_donated(case: Case, specs: Sequence[Any]) -> tuple[int, ...]:
+    """Returns the positions of the donated arrays among all arrays of the arguments."""
+    positions, found, number = frozenset(compute_donated(case)), list[int](), 0
+    for position, argument in enumerate(specs):
+        count = len(jax.tree.leaves(argument))
+        if position in positions:
+            found += range(number, number + count)
+        number += count
+    return tuple(found)
+
+
+@contextmanager
+def _catch_donation_warnings() -> Generator[list[str]]:
+    """Yields a list that gets JAX's warnings about donated buffers; shows all other warnings afterwards."""
+    found: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield found
+    for one in caught:
+        if "donated" in str(one.message):
+            found.append(str(one.message))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 def import_kernel_libraries() -> None:

@@ -1,0 +1,653 @@
+"""Explains each copy of a schedule: what forces it, who is responsible, and whether the program needs it.
+
+XLA's copies have no source line and no reason. Both follow from where the value comes from, where the copy goes, and who
+else uses the value (`value_uses`):
+
+- a copy that brings a value back to the bytes that it came from, and the copy that took it there, keep the old value for a
+  reader after the write;
+- in a branch, an operand that is also the result: the other branches put the result into other bytes, or return another
+  operand there;
+- at the end of a loop's body: the next value of the state was computed elsewhere, or is another element of the state;
+- before a write in place: the value is the caller's, a constant, the start of another write in place, or read later;
+- at the end of the program: the bytes of a donated argument get a value that was computed elsewhere.
+
+A copy that leads to another one has the cause of that one. A copy is *needed* if the program reads the old value after
+the write and depends on it, if the caller keeps an argument that is returned, or if the program starts two writes in place
+from one computed value.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ligerdiag.hlo.buffers import Slice
+from ligerdiag.hlo.dataflow import Position, look_through
+from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes
+from ligerdiag.memory.moves import Move
+from ligerdiag.memory.value_uses import Role, Use, ValueUses
+from ligerdiag.model.memory import CopyCause
+
+_VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
+_CHEAP = 8
+"""A value is cheap to compute again if its operands have this many times fewer bytes."""
+_CHEAP_OPCODES = frozenset({"broadcast", "iota", "constant"})
+_MOST_STEPS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """The cause of a copy."""
+
+    cause: CopyCause
+    why: str
+    """One clause."""
+    subject: object
+    """Equal for copies that have one cause in common: a loop, a conditional, an argument, a value."""
+    blamed: tuple[HloInstruction, ...] = ()
+    """The instructions whose source line is responsible, the first that has one."""
+    is_needed: bool = False
+    is_round_trip: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The names that a report gives to arguments and outputs."""
+
+    arguments: Mapping[int, str]
+    """Parameter number to name."""
+    outputs: Sequence[str]
+    """In the order of the leaves of the entry's root."""
+
+    def name_argument(self, number: int) -> str:
+        return f"`{self.arguments.get(number, number)}`"
+
+    def name_output(self, number: int) -> str:
+        return f"`{self.outputs[number]}`" if number < len(self.outputs) else f"output {number}"
+
+
+class CopyCauses:
+    """Explains the copies of one module."""
+
+    def __init__(self, uses: ValueUses, moves: Sequence[Move], names: Names) -> None:
+        self._uses = uses
+        self._module = uses.module
+        self._names = names
+        self._moves = {(move.instruction.id, move.index): move for move in moves}
+        self._known: dict[tuple[int, ShapeIndex], Reason] = {}
+
+    @cached_property
+    def donated(self) -> Mapping[int, int]:
+        """Allocation of a donated argument that an output takes, to the number of that output."""
+        leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
+        taken = {
+            (entry.parameter_number, tuple(entry.parameter_shape_index)): tuple(entry.output_shape_index)
+            for entry in self._module.input_output_alias.entries
+        }
+        found: dict[int, int] = {}
+        for allocation, parameter in self._uses.buffers.parameters.items():
+            output = taken.get(parameter)
+            if output is not None and output in leaves:
+                found[allocation] = leaves.index(output)
+        return found
+
+    @cached_property
+    def _round_trips(self) -> tuple[tuple[Move, Move], ...]:
+        """The pairs of copies of which the second brings the value back to the bytes that the first took it from."""
+        found: list[tuple[Move, Move]] = []
+        for move in self._moves.values():
+            earlier = self._find_copied(*move.source)
+            for _ in range(_MOST_STEPS):
+                if earlier is None:
+                    break
+                if earlier.source_place == move.target_place:
+                    found.append((earlier, move))
+                    break
+                earlier = self._find_copied(*earlier.source)
+        return tuple(found)
+
+    @cached_property
+    def _returns(self) -> Mapping[tuple[int, ShapeIndex], Move]:
+        """A copy to the last one that brings its value back."""
+        return {(away.instruction.id, away.index): back for away, back in self._round_trips}
+
+    @cached_property
+    def _brought_back(self) -> Mapping[tuple[int, ShapeIndex], Move]:
+        """A copy that brings a value back to the one that took it away."""
+        return {(back.instruction.id, back.index): away for away, back in self._round_trips}
+
+    def explain(self, move: Move) -> Reason:
+        """Returns the cause of a copy."""
+        key = move.instruction.id, move.index
+        known = self._known.get(key)
+        if known is None:
+            self._known[key] = _UNKNOWN  # ends a circle of copies
+            known = self._known[key] = self._find_reason(move)
+        return known
+
+    def _find_reason(self, move: Move) -> Reason:
+        key = move.instruction.id, move.index
+        if key in self._returns and (found := self._explain_saved(move, self._list_readers(move))) is not None:
+            return found
+        if (taken := self._brought_back.get(key)) is not None:
+            reason = self.explain(taken)
+            if reason.cause is CopyCause.READ_LATER:
+                why = f"{reason.why}; this copy brings the unchanged value back to the bytes that it came from"
+                return replace(reason, why=why, is_needed=False, is_round_trip=True)
+        uses = self._uses.list_uses(move.instruction, move.index)
+        if move.is_update:
+            uses = [Use(role=Role.OVERWRITTEN, user=move.instruction, index=()), *uses]
+        explained = (
+            self._explain_in_branch(move, uses)
+            or self._explain_after_branch(move)
+            or self._explain_carry(move, uses)
+            or self._explain_overwritten(move, [use for use in uses if use.needs_bytes])
+            or self._explain_output(move, uses)
+            or self._explain_next(uses)
+            or self._explain_saved(move, [use.user for use in uses if use.role is Role.READ])
+        )
+        if explained is not None:
+            return explained
+        if move.is_transposed:
+            return Reason(
+                cause=CopyCause.LAYOUT,
+                why=f"its reader needs another layout than {self.describe_bytes(move.source_place)} has",
+                subject=move.instruction.id,
+                blamed=tuple([use.user for use in uses]),
+                is_needed=True,
+            )
+        return replace(_UNKNOWN, subject=move.instruction.id, blamed=(move.source[0], *[use.user for use in uses]))
+
+    # where a value comes from
+
+    def _find_copied(self, value: HloInstruction, index: ShapeIndex) -> Move | None:
+        """Returns the copy that made the value, also outside of the branch that gets it."""
+        origin = self._find_outer_origin(value, index)
+        return self._moves.get((origin[0].id, origin[1]))
+
+    def _find_outer_origin(self, value: HloInstruction, index: ShapeIndex) -> Position:
+        """Returns the origin of a value; that of a branch's operand is outside of the conditional."""
+        position = self._uses.find_origin(value, index)
+        for _ in range(_MOST_STEPS):
+            home = self._module.homes[position[0].id]
+            caller = self._uses.find_caller(home)
+            if position[0].opcode != "parameter" or caller is None or caller.opcode != "conditional":
+                break
+            branch = list(caller.called_computations).index(home.id)
+            position = self._uses.find_origin(caller.operands[1 + branch], position[1])
+        return position
+
+    def _find_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
+        """Returns the origin of a value in its computation, behind the copies of it."""
+        position = self._uses.find_origin(value, index)
+        for _ in range(_MOST_STEPS):
+            move = self._moves.get((position[0].id, position[1]))
+            if move is None or move.is_update:
+                break
+            position = self._uses.find_origin(*move.source)
+        return position
+
+    def _find_outer_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
+        """Returns the origin of a value behind the copies of it and outside of the branches that get it."""
+        position = self._find_outer_origin(value, index)
+        for _ in range(_MOST_STEPS):
+            move = self._moves.get((position[0].id, position[1]))
+            if move is None or move.is_update:
+                break
+            position = self._find_outer_origin(*move.source)
+        return position
+
+    def _get_argument(self, position: Position) -> int | None:
+        """Returns the parameter number of an argument of the program."""
+        value = position[0]
+        if value.opcode == "parameter" and self._module.homes[value.id] is self._module.entry:
+            return value.proto.parameter_number
+        return None
+
+    def _is_donated(self, value: HloInstruction, index: ShapeIndex) -> bool:
+        place = self._uses.find_slice(value, index)
+        return place is not None and place.allocation in self.donated
+
+    # words
+
+    def describe_bytes(self, place: Slice) -> str:
+        """Names the purpose of some bytes."""
+        parameter = self._uses.buffers.parameters.get(place.allocation)
+        if parameter is not None:
+            return f"argument {self._names.name_argument(parameter[0])}"
+        if place.allocation in self._uses.buffers.constants:
+            return "a constant"
+        output = self._outputs.get(place.allocation)
+        return "temporary memory" if output is None else f"output {self._names.name_output(output)}"
+
+    @cached_property
+    def _outputs(self) -> Mapping[int, int]:
+        """Allocation to the number of the first output that it holds."""
+        root, found = self._module.entry.root, dict[int, int]()
+        for number, (index, _) in enumerate(iterate_leaf_shapes(root.shape)):
+            place = self._uses.find_slice(root, index)
+            if place is not None:
+                found.setdefault(place.allocation, number)
+        return found
+
+    def describe_value(self, position: Position) -> str:
+        argument = self._get_argument(position)
+        if argument is not None:
+            return f"argument {self._names.name_argument(argument)}"
+        return "the loop's state" if position[0].opcode == "parameter" else f"`{describe_instruction(position[0])}`"
+
+    # causes
+
+    def _list_readers(self, move: Move) -> list[HloInstruction]:
+        """Lists the readers of the copied value, other than copies of it."""
+        return [
+            use.user
+            for use in self._uses.list_uses(move.instruction, move.index)
+            if use.role is Role.READ and not self._is_copy(use.user)
+        ]
+
+    def _is_copy(self, one: HloInstruction) -> bool:
+        return any((one.id, index) in self._moves for index in ((), (0,)))
+
+    def _explain_saved(self, move: Move, readers: Sequence[HloInstruction]) -> Reason | None:
+        """Explains a copy that keeps the old value of bytes that are overwritten before the last reader runs."""
+        readers = [one for one in readers if not self._is_copy(one)]
+        origin = self._uses.find_origin(*move.source)
+        writers = [use.user for use in self._uses.list_uses(*origin) if use.needs_bytes]
+        back = self._returns.get((move.instruction.id, move.index))
+        if back is not None:
+            for use in self._uses.list_uses(back.instruction, back.index):
+                if use.needs_bytes:
+                    writers.append(use.user)
+            caller = self._uses.find_caller(back.computation)
+            if caller is not None and back.computation is not move.computation:
+                writers.append(caller)
+        if not readers or not writers:
+            return None
+        return self._explain_read_later(origin, writers, readers)
+
+    def _explain_read_later(
+        self, origin: Position, writers: Sequence[HloInstruction], readers: Sequence[HloInstruction]
+    ) -> Reason:
+        home = self._module.homes[origin[0].id]
+        writers = [one for one in writers if self._module.homes[one.id] is home] or list(writers)
+        is_needed = any(
+            self._module.homes[reader.id] is self._module.homes[writer.id] and self._uses.depends_on(reader, writer)
+            for reader in readers
+            for writer in writers
+        )
+        reader, writer = describe_instruction(readers[0]), describe_instruction(writers[0])
+        return Reason(
+            cause=CopyCause.READ_LATER,
+            why=(
+                f"`{reader}` reads the old value of {self.describe_value(origin)} after `{writer}` overwrites it, and"
+                f" {'depends on the new one' if is_needed else 'does not need the new one'}"
+            ),
+            subject=("read later", origin[0].id, origin[1]),
+            blamed=(*readers, *writers),
+            is_needed=is_needed,
+        )
+
+    def _explain_in_branch(self, move: Move, uses: Sequence[Use]) -> Reason | None:
+        """Explains a copy in a branch, of one of its operands to one of its results."""
+        conditional = self._uses.find_caller(move.computation)
+        if conditional is None or conditional.opcode != "conditional":
+            return None
+        results = [use.index for use in self._follow(uses) if use.role is Role.RESULT]
+        source = self._find_source(*move.source)
+        if not results or source[0].opcode != "parameter":
+            return None
+        mine = self._find_outer_source(*move.source)
+        key = mine[0].id, mine[1]
+        every = {index: self._list_returned(conditional, index) for index, _ in iterate_leaf_shapes(conditional.shape)}
+        others = {one for index in results for one in every.get(index, ()) if one not in (None, key)}
+        elsewhere = any(key in found for index, found in every.items() if index not in results)
+        if others:
+            return Reason(
+                cause=CopyCause.BRANCH_EXCHANGED,
+                why=(
+                    "the branches return their operands in different positions"
+                    if elsewhere
+                    else f"one branch returns {self.describe_value(mine)}, and another one another array"
+                ),
+                subject=("branch", conditional.id),
+                blamed=(conditional,),
+                is_needed=not elsewhere,
+            )
+        return Reason(
+            cause=CopyCause.BRANCH_UNCHANGED,
+            why=(
+                f"a branch returns {self.describe_value(mine)} unchanged, while another one computes its result in other"
+                " bytes"
+            ),
+            subject=("branch", conditional.id),
+            blamed=(conditional,),
+            is_needed=self._is_kept(mine, conditional),
+        )
+
+    def _is_kept(self, value: Position, writer: HloInstruction) -> bool:
+        """Returns whether the bytes of a value must keep it: they are the caller's, or it is needed later."""
+        if self._get_argument(value) is not None and not self._is_donated(*value):
+            return True
+        times = self._uses.times
+        return any(
+            use.role is Role.RESULT or (use.user is not writer and times.get(use.user.id, 0) > times.get(writer.id, 0))
+            for use in self._uses.list_uses(*value)
+            if self._module.homes[use.user.id] is self._module.homes[writer.id]
+        )
+
+    def _list_returned(self, conditional: HloInstruction, index: ShapeIndex) -> list[tuple[int, ShapeIndex] | None]:
+        """Lists, for each branch, the value outside of the conditional that it returns in this position."""
+        found: list[tuple[int, ShapeIndex] | None] = []
+        for number in conditional.called_computations:
+            root = self._module.computations[number].root
+            if self._find_source(root, index)[0].opcode == "parameter":
+                outer = self._find_outer_source(root, index)
+                found.append((outer[0].id, outer[1]))
+            else:
+                found.append(None)
+        return found
+
+    def _explain_after_branch(self, move: Move) -> Reason | None:
+        """Explains a copy of a conditional's result by the copies in its branches."""
+        conditional = self._find_source(*move.source)[0]
+        if conditional.opcode != "conditional":
+            return None
+        inside = [one for one in self._moves.values() if one.computation.id in conditional.called_computations]
+        for one in inside:
+            reason = self.explain(one)
+            if reason.subject == ("branch", conditional.id):
+                return replace(reason, is_needed=False)
+        return None
+
+    def _follow(self, uses: Sequence[Use]) -> Iterator[Use]:
+        """Yields the uses, and for a copy its own uses."""
+        pending, seen = list(uses), set[int]()
+        while pending:
+            use = pending.pop(0)
+            move = self._moves.get((use.user.id, ())) if use.role is Role.READ else None
+            if move is None or move.is_update or use.user.id in seen:
+                yield use
+                continue
+            seen.add(use.user.id)
+            pending += self._uses.list_uses(move.instruction, move.index)
+
+    def _explain_carry(self, move: Move, uses: Sequence[Use]) -> Reason | None:
+        """Explains a copy in a loop's body that becomes the next value of its state."""
+        loop = self._uses.find_caller(move.computation)
+        if loop is None or loop.opcode != "while" or loop.called_computations[0] != move.computation.id:
+            return None
+        elements = [use.index for use in self._follow(uses) if use.role is Role.RESULT]
+        if not elements:
+            return None
+        value, index = self._find_source(*move.source)
+        subject = "carry", loop.id
+        if value is move.computation.parameters[0]:
+            if index in elements:
+                return None
+            why = "the loop returns one element of its state in the position of another one"
+            return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
+        returned = [use.index for use in self._uses.list_uses(value, index) if use.role is Role.RESULT]
+        if any(one not in elements for one in returned):
+            why = f"`{describe_instruction(value)}` becomes two elements of the loop's state"
+            blamed = (value, loop)
+            return Reason(
+                cause=CopyCause.EQUAL_VALUES, why=why, subject=("equal", value.id), blamed=blamed, is_needed=True
+            )
+        return Reason(
+            cause=CopyCause.CARRY_REBUILT,
+            why=self._describe_rebuilt(value, move),
+            subject=subject,
+            blamed=(value, *value.operands, loop),
+        )
+
+    def _describe_rebuilt(self, value: HloInstruction, move: Move) -> str:
+        name = describe_instruction(value)
+        aliases = value.operand_output_aliases
+        if value.opcode == "custom-call" and aliases:
+            numbers = ", ".join(str(number) for number in sorted(aliases))
+            return f"`{name}` writes into the bytes of its operand {numbers}, which are not those of the loop's state"
+        return (
+            f"`{name}` computes the next value of the state in other bytes, because it still reads the old one at other"
+            " places"
+        )
+
+    def _explain_overwritten(self, move: Move, writers: Sequence[Use]) -> Reason | None:
+        """Explains a copy of a value before a write in place."""
+        if not writers:
+            return None
+        writer = writers[0].user
+        origin = self._uses.find_origin(*move.source)
+        source = self._find_source(*move.source)
+        argument = self._get_argument(source)
+        name = describe_instruction(writer)
+        if argument is not None and not self._is_donated(*source):
+            return Reason(
+                cause=CopyCause.UNDONATED,
+                why=f"`{name}` overwrites argument {self._names.name_argument(argument)}, which the caller keeps",
+                subject=("argument", argument),
+                blamed=(writer, *self._list_after(writer)),
+            )
+        if move.is_transposed and argument is not None:
+            return self._explain_layout(source, (move.instruction, writer))
+        if source[0].opcode == "constant":
+            return Reason(
+                cause=CopyCause.CONSTANT,
+                why=f"`{name}` overwrites a constant of the program",
+                subject=("constant", source[0].id),
+                blamed=(writer, *self._list_after(writer)),
+            )
+        others = [
+            use for use in self._uses.list_uses(*origin) if use.user is not move.instruction and use.user is not writer
+        ]
+        same = [use for use in self._uses.list_uses(*origin) if use.user is writer and use.needs_bytes]
+        if same or any(use.needs_bytes for use in others):
+            return self._explain_equal(source)
+        if any(self._is_copy(use.user) for use in others if use.role is Role.READ):
+            shared = [one for one in self._list_copies(origin) if one is not move]
+            if any(self._is_overwritten_later(one) for one in shared):
+                return self._explain_equal(source)
+        readers = [use.user for use in others if use.role is Role.READ and self._is_after(use.user, writer)]
+        if readers:
+            return self._explain_read_later(origin, [writer], readers)
+        if any(use.role is Role.RESULT for use in others):
+            return Reason(
+                cause=CopyCause.READ_LATER,
+                why=f"{self.describe_value(origin)} is returned, too, beside the value that `{name}` writes over it",
+                subject=("read later", origin[0].id, origin[1]),
+                blamed=(writer, origin[0]),
+                is_needed=True,
+            )
+        return None
+
+    def _list_copies(self, origin: Position) -> list[Move]:
+        """Lists the copies of a value."""
+        users = [use.user for use in self._uses.list_uses(*origin) if use.role is Role.READ]
+        return [move for one in users if (move := self._moves.get((one.id, ()))) is not None]
+
+    def _is_overwritten_later(self, move: Move) -> bool:
+        return any(use.needs_bytes for use in self._uses.list_uses(move.instruction, move.index))
+
+    def _is_after(self, one: HloInstruction, other: HloInstruction) -> bool:
+        times = self._uses.times
+        return times.get(one.id, 0) > times.get(other.id, 0)
+
+    def _list_after(self, writer: HloInstruction) -> tuple[HloInstruction, ...]:
+        """Lists the instructions that have the source line of a write without one: those of the loop or the branch."""
+        found: list[HloInstruction] = []
+        for number in writer.called_computations:
+            found += [one for one in self._module.computations[number].instructions if one.op_name]
+        return tuple(found[-4:])
+
+    def _explain_equal(self, source: Position) -> Reason:
+        value = source[0]
+        size = sum(_measure(operand) for operand in value.operands)
+        is_cheap = _find_operation(self._module, value).opcode in _CHEAP_OPCODES or _CHEAP * size <= _measure(value)
+        return Reason(
+            cause=CopyCause.EQUAL_VALUES,
+            why=f"XLA computes `{describe_instruction(value)}` once, and two writes in place start from it",
+            subject=("equal", value.id),
+            blamed=(value, *value.operands),
+            is_needed=not is_cheap,
+        )
+
+    def _explain_layout(self, source: Position, blamed: Sequence[HloInstruction]) -> Reason:
+        return Reason(
+            cause=CopyCause.LAYOUT,
+            why=f"{self.describe_value(source)} is returned in another layout than it has, so it is moved twice",
+            subject=("layout", source[0].id, source[1]),
+            blamed=tuple(blamed),
+        )
+
+    def _explain_output(self, move: Move, uses: Sequence[Use]) -> Reason | None:
+        """Explains a copy that is an output of the program."""
+        if move.computation is not self._module.entry:
+            return None
+        leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
+        results = [use.index for use in self._follow(uses) if use.role is Role.RESULT]
+        if not results or results[0] not in leaves:
+            return None
+        output = self._names.name_output(leaves.index(results[0]))
+        source = self._find_source(*move.source)
+        argument = self._get_argument(source)
+        taken = self._uses.find_slice(self._module.entry.root, results[0])
+        is_donated = taken is not None and taken.allocation in self.donated
+        if argument is not None:
+            name = self._names.name_argument(argument)
+            if is_donated:
+                assert taken is not None
+                other = self._names.name_argument(self._uses.buffers.parameters[taken.allocation][0])
+                why = f"output {output} is argument {name}, but has the bytes of the donated argument {other}"
+                return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(self._module.entry.root,))
+            return Reason(
+                cause=CopyCause.RETURNED,
+                why=f"output {output} is argument {name}, which the caller keeps",
+                subject=("returned", argument),
+                blamed=(self._module.entry.root,),
+                is_needed=True,
+            )
+        returned = [use for use in self._uses.list_uses(*source) if use.role is Role.RESULT]
+        if any(use.index not in results for use in returned):
+            why = f"output {output} and another output are one value"
+            return Reason(
+                cause=CopyCause.RETURNED,
+                why=why,
+                subject=("returned", source[0].id),
+                blamed=(source[0],),
+                is_needed=True,
+            )
+        if not is_donated or taken is None:
+            return None
+        number, inner = self._uses.buffers.parameters[taken.allocation]
+        parameter = self._module.entry.parameters[number]
+        if self._is_rearranged(source, parameter):
+            return self._explain_layout((parameter, inner), (*self._list_transposed(source, parameter), source[0]))
+        name = self._names.name_argument(number)
+        crossed = self._find_crossed(source[0], number)
+        if crossed is not None:
+            other = self._names.name_argument(crossed)
+            why = (
+                f"output {output} has the bytes of the donated argument {name}, and is computed from {other}, which is"
+                " donated, too"
+            )
+            return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(source[0],))
+        why = (
+            f"`{describe_instruction(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
+            f" what it reads, and XLA copies it into the donated argument {name}"
+        )
+        return Reason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
+
+    def _iterate_updated(self, source: Position) -> Iterator[HloInstruction]:
+        """Yields the value, and the values that it updates or rearranges."""
+        value = source[0]
+        for _ in range(_MOST_STEPS):
+            yield value
+            move = self._moves.get((value.id, ()))
+            if move is not None:
+                value = self._uses.find_origin(*move.source)[0]
+            elif value.opcode in ("transpose", "copy", "while") or (
+                value.opcode == "fusion" and len(value.operands) == 1
+            ):
+                value = self._uses.find_origin(value.operands[0])[0]
+            else:
+                given = [one for one in value.operands if self._uses.is_overwritten(value, one)]
+                if not given:
+                    return
+                value = self._uses.find_origin(given[0])[0]
+
+    def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
+        values = list(self._iterate_updated(source))
+        return values[-1] is parameter and bool(self._list_transposed(source, parameter))
+
+    def _list_transposed(self, source: Position, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
+        """Lists the values between an argument and an output that have the elements in another order."""
+        return tuple([
+            one
+            for one in self._iterate_updated(source)
+            if one.opcode == "transpose"
+            or ((move := self._moves.get((one.id, ()))) is not None and move.is_transposed)
+            or (one is not parameter and "transpose" in one.name)
+        ])  # fmt: skip
+
+    def _find_crossed(self, value: HloInstruction, number: int) -> int | None:
+        """Returns a donated argument of the same size that the value is computed from, if it does not need the argument
+        with that number.
+        """
+        reached = self._list_arguments(value)
+        parameter = self._module.entry.parameters[number]
+        if number in reached:
+            return None
+        size = _measure(parameter)
+        donated = {self._uses.buffers.parameters[allocation][0] for allocation in self.donated}
+        return next(
+            (one for one in sorted(reached & donated) if _measure(self._module.entry.parameters[one]) == size), None
+        )
+
+    def _list_arguments(self, value: HloInstruction) -> frozenset[int]:
+        """Returns the numbers of the arguments that the value depends on, by operands of the entry computation."""
+        pending, seen, found = [value], {value.id}, set[int]()
+        while pending:
+            one = pending.pop()
+            if one.opcode == "parameter":
+                found.add(one.proto.parameter_number)
+            for operand in one.operands:
+                if operand.id not in seen:
+                    seen.add(operand.id)
+                    pending.append(operand)
+        return frozenset(found)
+
+    def _explain_next(self, uses: Sequence[Use]) -> Reason | None:
+        """Explains a copy by the copy that reads it."""
+        for use in uses:
+            following = self._moves.get((use.user.id, ())) if use.role is Role.READ else None
+            if following is not None:
+                reason = self.explain(following)
+                if reason.cause is not CopyCause.UNKNOWN:
+                    return reason
+        return None
+
+
+_UNKNOWN = Reason(
+    cause=CopyCause.UNKNOWN,
+    why="neither the schedule nor the buffer assignment shows a reason",
+    subject="unknown",
+)
+
+
+def describe_instruction(one: HloInstruction) -> str:
+    """Returns the JAX operation that an instruction computes, or the instruction's name: `cumsum` or `%fusion.3`."""
+    name = strip_tags(one.op_name).rpartition("/")[2].rstrip(":")
+    return name if name and not name.startswith("jit(") else f"%{one.name}"
+
+
+def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:
+    """Returns the last operation of a fusion; any other instruction itself."""
+    if value.opcode != "fusion":
+        return value
+    return look_through(module.computations[value.called_computations[0]].root, _VIEWS)
+
+
+def _measure(value: HloInstruction) -> int:
+    """Returns the bytes of a value."""
+    return sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(value.shape))

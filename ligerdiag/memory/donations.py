@@ -1,0 +1,146 @@
+"""Says of each donated argument which output takes its bytes, or why none does.
+
+JAX pairs donated arguments with outputs of the same shape, dtype and layout, in order; for arrays that are split over
+devices XLA may pair more. A donated argument that no output takes is freed by the runtime, at best after the call: it
+saves nothing while the program runs.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.shape import DTYPE_NAMES, compute_byte_size, iterate_leaf_shapes, render_shape
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.memory.copy_causes import Names
+from ligerdiag.model.memory import DonationFault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JudgedDonation:
+    """A donated argument, with the instructions whose source line is responsible."""
+
+    number: int
+    """Parameter number."""
+    bytes: int
+    output: int | None
+    """Number of the output that takes its bytes."""
+    fault: DonationFault | None
+    why: str
+    blamed: tuple[HloInstruction, ...]
+
+
+def judge_donations(
+    program: HloModule | None, optimized: HloModule, donated: Collection[int], names: Names
+) -> tuple[JudgedDonation, ...]:
+    """Returns a record for each donated argument, by parameter number.
+
+    program: the module from before the optimizations, with whole shapes where arrays are split over devices. donated: the
+    parameter numbers that the program is known to donate, besides those that outputs take.
+    """
+    taken = {
+        entry.parameter_number: tuple(entry.output_shape_index)
+        for entry in optimized.input_output_alias.entries
+        if not entry.parameter_shape_index
+    }
+    leaves = [index for index, _ in iterate_leaf_shapes(optimized.entry.root.shape)]
+    whole = optimized if program is None else program
+    outputs = [shape for _, shape in iterate_leaf_shapes(whole.entry.root.shape)]
+    local = [shape for _, shape in iterate_leaf_shapes(optimized.entry.root.shape)]
+    claimed = {leaves.index(index) for index in taken.values() if index in leaves}
+    found: list[JudgedDonation] = []
+    for number in sorted({*donated, *taken}):
+        if number >= len(optimized.entry.parameters):
+            continue
+        parameter = optimized.entry.parameters[number]
+        size = sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(parameter.shape))
+        index = taken.get(number)
+        if index is not None:
+            output = leaves.index(index) if index in leaves else None
+            found.append(
+                JudgedDonation(number=number, bytes=size, output=output, fault=None, why="", blamed=(parameter,))
+            )
+            continue
+        given = whole.entry.parameters[number].shape if number < len(whole.entry.parameters) else parameter.shape
+        fault, why, culprit = _find_fault(_Shapes(given, parameter.shape), outputs, local, claimed, names)
+        users = optimized.entry.users[parameter.id]
+        if not users:
+            fault, why = DonationFault.UNUSED, f"the program does not use it, and {why}"
+        found.append(
+            JudgedDonation(
+                number=number,
+                bytes=size,
+                output=None,
+                fault=fault,
+                why=why,
+                blamed=(*_list_roots(optimized, culprit), *users),
+            )
+        )
+    return tuple(found)
+
+
+def _list_roots(module: HloModule, output: int | None) -> tuple[HloInstruction, ...]:
+    """Returns the instructions that compute an output, or all of them."""
+    root = module.entry.root
+    operands = root.operands if root.opcode == "tuple" else (root,)
+    return operands if output is None or output >= len(operands) else (operands[output],)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """Shapes of one argument."""
+
+    given: ShapeProto
+    """The whole."""
+    local: ShapeProto
+    """The part on one device."""
+
+
+def _find_fault(
+    shapes: _Shapes,
+    outputs: Sequence[ShapeProto],
+    local_outputs: Sequence[ShapeProto],
+    claimed: Collection[int],
+    names: Names,
+) -> tuple[DonationFault, str, int | None]:
+    """Returns the reason why no output takes such an argument, in a clause, and the output that comes closest."""
+    given, local = shapes.given, shapes.local
+    text = render_shape(given)
+    alike = [n for n, shape in enumerate(outputs) if _has_dimensions(shape, given)]
+    same = [n for n in alike if outputs[n].element_type == given.element_type]
+    free = [n for n in same if n not in claimed]
+    if free:
+        number = free[0]
+        name = names.name_output(number)
+        if not _has_dimensions(local_outputs[number], local):
+            why = (
+                f"output {name} is split over the devices in another way: {render_shape(local)} of it is on one device,"
+                f" and {render_shape(local_outputs[number])} of the output"
+            )
+            return DonationFault.SHARDING, why, number
+        if list(local_outputs[number].layout.minor_to_major) != list(local.layout.minor_to_major):
+            return DonationFault.LAYOUT, f"output {name} has another layout", number
+        return DonationFault.UNKNOWN, f"output {name} has its shape and dtype, and does not take it", number
+    if same:
+        others = "the only output" if len(same) == 1 else f"each of the {len(same)} outputs"
+        return DonationFault.SURPLUS, f"another donated argument takes {others} of {text}", same[0]
+    if alike:
+        number = alike[0]
+        dtype = DTYPE_NAMES.get(outputs[number].element_type, "another dtype")
+        why = f"output {names.name_output(number)} has its shape, and is {dtype}, not {DTYPE_NAMES.get(given.element_type)}"
+        return DonationFault.DTYPE, why, number
+    arrays = [n for n, shape in enumerate(outputs) if shape.dimensions]
+    if not arrays:
+        what = "a scalar" if len(outputs) == 1 else "scalars"
+        return (
+            DonationFault.NO_OUTPUT,
+            f"the program returns {what}" if outputs else "the program returns nothing",
+            None,
+        )
+    closest = next((n for n in arrays if outputs[n].element_type == given.element_type), arrays[0])
+    largest = render_shape(outputs[closest])
+    why = f"no output has its shape: it is {text}, and output {names.name_output(closest)} is {largest}"
+    return DonationFault.SHAPE, why, closest
+
+
+def _has_dimensions(one: ShapeProto, other: ShapeProto) -> bool:
+    return list(one.dimensions) == list(other.dimensions)

@@ -1,0 +1,304 @@
+"""Computes the `MemoryUse` of one scheduled module, with the instructions behind it, which rules need.
+
+Names and lines come from the schedule; an instruction without a line has that of its fused operations, of the loop's or
+the branch's operations, or of its operands.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.counters import find_trips
+from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, strip_tags
+from ligerdiag.hlo.opcodes import Trait, having, strip_phase
+from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
+from ligerdiag.memory.copy_causes import CopyCauses, Names, Reason
+from ligerdiag.memory.donations import JudgedDonation, judge_donations
+from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
+from ligerdiag.memory.moves import Move, list_moves
+from ligerdiag.memory.requests import list_requests
+from ligerdiag.memory.reshards import Reshard, find_reshards
+from ligerdiag.memory.value_uses import ValueUses
+from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.memory import (
+    MOST_AT_PEAK,
+    MOST_POINTS,
+    SMALLEST_BYTES,
+    Copy,
+    CopyCause,
+    CurvePoint,
+    Donation,
+    LiveValue,
+    MemoryUse,
+    Request,
+    RequestKind,
+)
+
+_MOST_LOOKED_AT = 64
+_COLLECTIVES = having(Trait.COLLECTIVE) - having(Trait.DONE, Trait.UPDATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ExplainedCopy:
+    """A copy, with its reason."""
+
+    move: Move
+    reason: Reason
+    copy: Copy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MemoryAnalysis:
+    """The memory of one module, for rules and reports."""
+
+    use: MemoryUse
+    copies: tuple[ExplainedCopy, ...] = ()
+    """Largest first, as in `use`."""
+    donations: tuple[tuple[JudgedDonation, Donation], ...] = ()
+    reshards: tuple[tuple[Reshard, Copy], ...] = ()
+
+
+def analyse_memory(
+    *,
+    program: HloModule | None,
+    optimized: HloModule,
+    buffers: BufferAssignment,
+    output_names: Sequence[str],
+    argument_names: Sequence[tuple[int, str]] = (),
+    donated: Collection[int] = (),
+    warning: str = "",
+    bandwidth: float = 0.0,
+) -> MemoryAnalysis:
+    """Returns the memory, copies and donations of a scheduled module.
+
+    buffers: XLA's own assignment. argument_names: (parameter number, name) pairs; others are named by their op_name.
+    donated: the parameter numbers that the program donates. bandwidth: bytes per second.
+    """
+    uses = ValueUses(optimized, buffers)
+    arguments = {
+        number: strip_tags(parameter.op_name) or str(number)
+        for number, parameter in enumerate(optimized.entry.parameters)
+    }
+    names = Names(arguments=arguments | dict(argument_names), outputs=output_names)
+    moves = list_moves(uses)
+    causes = CopyCauses(uses, moves, names)
+    copies = sorted(
+        [_explain(causes, move, optimized) for move in moves if not _is_own_transposition(uses, move, causes)],
+        key=lambda one: -one.copy.total,
+    )
+    donations = [
+        (one, _describe_donation(one, names, optimized)) for one in judge_donations(program, optimized, donated, names)
+    ]
+    reshards = [(one, _describe_reshard(one, optimized)) for one in find_reshards(uses)]
+    live = compute_live_bytes(uses)
+    memory = buffers.memory
+    use = MemoryUse(
+        arguments=memory.argument if memory is not None else 0,
+        outputs=memory.output if memory is not None else 0,
+        aliased=memory.alias if memory is not None else 0,
+        temporaries=memory.temp if memory is not None else 0,
+        constants=sum(buffers.slices[number].size for number in live.spans if _is_constant(buffers, number)),
+        copies=tuple([one.copy for one in copies] + [copy for _, copy in reshards]),
+        donations=tuple([donation for _, donation in donations]),
+        requests=tuple(_describe_requests(uses, copies, donations)),
+        collectives=_add_up_collectives(uses),
+        bandwidth=bandwidth,
+        warning=warning,
+    )
+    use = _add_curve(use, live, uses, names)
+    return MemoryAnalysis(use=use, copies=tuple(copies), donations=tuple(donations), reshards=tuple(reshards))
+
+
+def asks_in_place(optimized: HloModule, buffers: BufferAssignment) -> bool:
+    """Returns whether a scheduled module has donated arguments, operations in place, or copies, of at least
+    `SMALLEST_BYTES`.
+    """
+    uses = ValueUses(optimized, buffers)
+    slices = [buffers.slices[number] for one in buffers.definitions.values() for _, number in one]
+    donated = {entry.parameter_number for entry in optimized.input_output_alias.entries}
+    is_donated = any(
+        place.size >= SMALLEST_BYTES and buffers.parameters.get(place.allocation, (-1, ()))[0] in donated
+        for place in slices
+    )
+    return is_donated or any(list_requests(uses, ())) or bool(list_moves(uses))
+
+
+def _is_constant(buffers: BufferAssignment, number: int) -> bool:
+    return buffers.slices[number].allocation in buffers.constants
+
+
+def _is_own_transposition(uses: ValueUses, move: Move, causes: CopyCauses) -> bool:
+    """Returns whether the program itself asks for the transposition, and nothing else does."""
+    if not move.is_transposed or move.instruction.opcode == "copy":
+        return False
+    return causes.explain(move).is_needed
+
+
+def _explain(causes: CopyCauses, move: Move, module: HloModule) -> ExplainedCopy:
+    reason = causes.explain(move)
+    copy = Copy(
+        instruction=move.instruction.name,
+        bytes=move.bytes,
+        trips=move.trips,
+        in_branch=move.in_branch,
+        operand=move.source[0].name,
+        source=causes.describe_bytes(move.source_place),
+        target=causes.describe_bytes(move.target_place),
+        is_transposed=move.is_transposed,
+        cause=reason.cause,
+        is_needed=reason.is_needed,
+        is_round_trip=reason.is_round_trip,
+        why=reason.why,
+        line=find_line(module, reason.blamed),
+    )
+    return ExplainedCopy(move=move, reason=reason, copy=copy)
+
+
+def find_line(module: HloModule, blamed: Sequence[HloInstruction]) -> SourceLine | None:
+    """Returns the user's line of the first of these instructions that has one, or the nearest one."""
+    for one in blamed:
+        if (line := find_user_line(module, one)) is not None:
+            return line
+    for one in _iterate_nearby(module, blamed):
+        if (line := find_user_line(module, one)) is not None:
+            return line
+    return None
+
+
+def _iterate_nearby(module: HloModule, blamed: Sequence[HloInstruction]) -> Iterator[HloInstruction]:
+    """Yields the operations inside of these instructions, last first, and those before them."""
+    pending, seen = list(blamed), {one.id for one in blamed}
+    for _ in range(_MOST_LOOKED_AT):
+        if not pending:
+            return
+        one = pending.pop(0)
+        yield one
+        for number in one.called_computations:
+            yield from reversed(module.computations[number].instructions)
+        for operand in one.operands:
+            if operand.id not in seen and operand.opcode != "parameter":
+                seen.add(operand.id)
+                pending.append(operand)
+
+
+def _describe_donation(one: JudgedDonation, names: Names, module: HloModule) -> Donation:
+    return Donation(
+        argument=names.arguments.get(one.number, str(one.number)),
+        bytes=one.bytes,
+        output="" if one.output is None else names.name_output(one.output).strip("`"),
+        fault=one.fault,
+        why=one.why,
+        line=None if one.fault is None else find_line(module, one.blamed),
+    )
+
+
+def _describe_reshard(one: Reshard, module: HloModule) -> Copy:
+    return Copy(
+        instruction=one.collective.name,
+        bytes=one.bytes,
+        trips=one.trips,
+        operand=one.collective.operands[0].name if one.collective.operands else "",
+        source="other devices",
+        target="temporary memory",
+        cause=CopyCause.RESHARDED,
+        why=one.why,
+        line=find_line(module, (one.writer,)),
+    )
+
+
+def _describe_requests(
+    uses: ValueUses, copies: Sequence[ExplainedCopy], donations: Sequence[tuple[JudgedDonation, Donation]]
+) -> Iterator[Request]:
+    paid = {one.move.instruction.id: one for one in copies if not one.reason.is_needed}
+    for request in list_requests(uses, [one.move for one in paid.values()]):
+        yield Request(
+            kind=request.kind,
+            instruction=request.instruction.name,
+            bytes=request.bytes,
+            is_in_place=request.is_in_place,
+            line=find_line(uses.module, (request.instruction,)),
+        )
+    for judged, donation in donations:
+        is_paid = any(one.reason.subject == ("donation", judged.number) for one in copies)
+        yield Request(
+            kind=RequestKind.DONATION,
+            instruction=donation.argument,
+            bytes=donation.bytes,
+            is_in_place=judged.fault is None and not is_paid,
+            line=donation.line,
+        )
+
+
+def _add_up_collectives(uses: ValueUses) -> tuple[tuple[str, int], ...]:
+    """Returns the bytes of the results of each kind of collective in one call of the program."""
+    counted, found = find_trips(uses.module), dict[str, int]()
+    for computation in uses.computations:
+        caller = uses.find_caller(computation)
+        trips = counted.get(caller.id, 1) if caller is not None and caller.opcode == "while" else 1
+        for one in computation.instructions:
+            if one.opcode in _COLLECTIVES:
+                size = sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(one.shape))
+                name = strip_phase(one.opcode)
+                found[name] = found.get(name, 0) + size * trips
+    return tuple(sorted(found.items()))
+
+
+def _add_curve(use: MemoryUse, live: LiveBytes, uses: ValueUses, names: Names) -> MemoryUse:
+    """Returns the record with the memory in use over the schedule."""
+    if not live.steps:
+        return replace(use, peak=max(live.sizes, default=0))
+    peak, slices = live.peak, uses.buffers.slices
+    alive = sorted(live.list_alive(peak), key=lambda number: -slices[number].size)[:MOST_AT_PEAK]
+    points = [
+        CurvePoint(
+            instruction=live.steps[step].name,
+            bytes=live.sizes[step],
+            line=find_user_line(uses.module, live.steps[step]),
+        )
+        for step in _choose_points(live.sizes)
+    ]
+    return replace(
+        use,
+        peak=live.sizes[peak],
+        peak_at=live.steps[peak].name,
+        peak_line=find_line(uses.module, (live.steps[peak],)),
+        at_peak=tuple([_describe_value(live, uses, names, number) for number in alive]),
+        curve=tuple(points),
+    )
+
+
+def _choose_points(sizes: Sequence[int]) -> list[int]:
+    """Returns the steps to draw: all, or the largest of each of equally long parts."""
+    if len(sizes) <= MOST_POINTS:
+        return list(range(len(sizes)))
+    bounds = [len(sizes) * number // MOST_POINTS for number in range(MOST_POINTS + 1)]
+    return [max(range(first, end), key=sizes.__getitem__) for first, end in pairwise(bounds) if first < end]
+
+
+def _describe_value(live: LiveBytes, uses: ValueUses, names: Names, number: int) -> LiveValue:
+    place, (value, index) = uses.buffers.slices[number], live.values[number]
+    shape = dict(iterate_leaf_shapes(value.shape)).get(index)
+    parameter = uses.buffers.parameters.get(place.allocation)
+    if parameter is not None:
+        about = f"argument {names.name_argument(parameter[0])}"
+    elif place.allocation in uses.buffers.constants:
+        about = "constant"
+    else:
+        about = _find_output(uses, names, place.allocation) or "temporary"
+    return LiveValue(
+        instruction=value.name,
+        bytes=place.size,
+        about=about,
+        shape="" if shape is None else render_shape(shape),
+        line=find_line(uses.module, (value,)),
+    )
+
+
+def _find_output(uses: ValueUses, names: Names, allocation: int) -> str:
+    root = uses.module.entry.root
+    for number, (index, _) in enumerate(iterate_leaf_shapes(root.shape)):
+        place = uses.find_slice(root, index)
+        if place is not None and place.allocation == allocation:
+            return f"output {names.name_output(number)}"
+    return ""

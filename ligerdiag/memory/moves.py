@@ -1,0 +1,135 @@
+"""Lists the copies of a schedule: the results that hold a whole value in other bytes and change nothing in it.
+
+A copy is a `copy`, its asynchronous form, a result of a fusion that a parameter reaches through copies, bitcasts and
+transpositions alone, and an update whose result is not in the bytes of the array that it updates: this array is copied
+beside. Within the same bytes nothing moves. The transposition of an array that the author writes is no copy, unless the
+result must lie in the bytes of the array itself.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ligerdiag.hlo.aliasing import find_in_place
+from ligerdiag.hlo.buffers import Slice
+from ligerdiag.hlo.counters import find_trips
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
+from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
+from ligerdiag.memory.value_uses import ValueUses
+from ligerdiag.model.memory import SMALLEST_BYTES
+
+_MOVES_ORDER = frozenset({"transpose", "copy"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Move:
+    """A copy in the schedule."""
+
+    instruction: HloInstruction
+    index: ShapeIndex
+    """The leaf of its result."""
+    source: Position
+    """The operand's leaf."""
+    source_place: Slice
+    target_place: Slice
+    computation: HloComputation
+    trips: int | None
+    in_branch: bool
+    is_transposed: bool
+    is_update: bool
+    """It is an update whose result is in other bytes than the updated array."""
+
+    @property
+    def bytes(self) -> int:
+        return self.target_place.size
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """How often a computation runs."""
+
+    trips: int | None
+    in_branch: bool
+
+
+def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, ...]:
+    """Returns the copies of at least so many bytes, in the order of the schedule."""
+    around = _find_surroundings(uses)
+    found: list[Move] = []
+    for computation in uses.computations:
+        here = around[computation.id]
+        for one in computation.sequence or computation.instructions:
+            for index, source, is_transposed, is_update in _list_copied(uses, one):
+                origin, target = uses.find_slice(*source), uses.find_slice(one, index)
+                if origin is None or target is None or origin == target or target.size < smallest:
+                    continue
+                found.append(
+                    Move(
+                        instruction=one,
+                        index=index,
+                        source=source,
+                        source_place=origin,
+                        target_place=target,
+                        computation=computation,
+                        trips=here.trips,
+                        in_branch=here.in_branch,
+                        is_transposed=is_transposed,
+                        is_update=is_update,
+                    )
+                )
+    return tuple(found)
+
+
+def _find_surroundings(uses: ValueUses) -> Mapping[int, _Around]:
+    """Maps the id of each computation that runs in sequence to the number of times that it runs."""
+    counted = find_trips(uses.module)
+    found = {uses.module.entry.id: _Around(1, False)}
+    for computation in uses.computations:
+        here = found.setdefault(computation.id, _Around(None, True))
+        for one in computation.instructions:
+            for callee in one.called_computations:
+                trips, in_branch = here.trips, here.in_branch or one.opcode == "conditional"
+                if one.opcode == "while":
+                    count = counted.get(one.id)
+                    trips = None if trips is None or count is None else trips * count
+                found.setdefault(callee, _Around(trips, in_branch))
+    return found
+
+
+def _list_copied(uses: ValueUses, one: HloInstruction) -> Iterator[tuple[ShapeIndex, Position, bool, bool]]:
+    """Yields (leaf of the result, operand's leaf, whether elements change their order, whether it is an update)."""
+    match one.opcode:
+        case "copy":
+            yield (), (one.operands[0], ()), _reorders(one), False
+        case "copy-start":
+            yield (0,), (one.operands[0], ()), False, False
+        case "fusion":
+            yield from _list_fused(uses, one)
+        case "dynamic-update-slice" | "scatter":
+            yield from ((index, given, False, True) for index, given in find_in_place(uses.module, one))
+        case _:
+            pass
+
+
+def _list_fused(uses: ValueUses, fusion: HloInstruction) -> Iterator[tuple[ShapeIndex, Position, bool, bool]]:
+    fused = uses.module.computations[fusion.called_computations[0]]
+    flow = Dataflow(uses.module, PassThrough(bitcasts=True, tuples=True))
+    for index, _ in iterate_leaf_shapes(fused.root.shape):
+        value, rest = flow.find_definition(fused.root, index)
+        is_transposed = False
+        while value.opcode in _MOVES_ORDER and not rest:
+            is_transposed |= _reorders(value)
+            value, rest = flow.find_definition(value.operands[0])
+        if value.opcode == "parameter" and uses.module.homes[value.id] is fused:
+            yield index, (fusion.operands[value.proto.parameter_number], rest), is_transposed, False
+    for index, given in find_in_place(uses.module, fusion):
+        yield index, given, False, True
+
+
+def _reorders(one: HloInstruction) -> bool:
+    """Returns whether a copy or a transposition changes the order of the elements in memory."""
+    sizes, given = one.shape.dimensions, one.operands[0].shape
+    order = [number for number in one.shape.layout.minor_to_major if sizes[number] > 1]
+    if one.opcode == "transpose":
+        order = [one.proto.dimensions[number] for number in order]
+    return order != [number for number in given.layout.minor_to_major if given.dimensions[number] > 1]

@@ -1,0 +1,80 @@
+"""Finds collectives that the partitioner puts in front of a call or an update that works in place.
+
+The operation then works on a gathered or exchanged array in other bytes, and its result is not that of the array that the
+author donated. A collective that the author writes (`all_gather`, `psum`, ...) is not one of these.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ligerdiag.hlo.aliasing import find_in_place
+from ligerdiag.hlo.counters import find_trips
+from ligerdiag.hlo.module import HloInstruction, strip_tags
+from ligerdiag.hlo.opcodes import Trait, having, strip_phase
+from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
+from ligerdiag.memory.copy_causes import describe_instruction
+from ligerdiag.memory.value_uses import ValueUses
+from ligerdiag.model.memory import SMALLEST_BYTES
+
+_GATHERS = having(Trait.GATHERS)
+_PASSES = frozenset({"copy", "transpose", "bitcast", "reshape", "get-tuple-element", "tuple"})
+_OWN = ("all_gather", "all_to_all", "ppermute", "psum", "pshuffle", "pbroadcast", "reduce_scatter", "pvary")
+_MOST_STEPS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reshard:
+    """A collective that feeds an operation in place."""
+
+    collective: HloInstruction
+    writer: HloInstruction
+    bytes: int
+    """Of its result."""
+    trips: int | None
+    why: str
+    """One clause."""
+
+
+def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
+    """Yields the collectives of at least `SMALLEST_BYTES`, each once."""
+    counted, seen = find_trips(uses.module), set[int]()
+    for computation in uses.computations:
+        caller = uses.find_caller(computation)
+        trips = counted.get(caller.id) if caller is not None and caller.opcode == "while" else 1
+        for writer in computation.instructions:
+            if writer.opcode not in ("custom-call", "dynamic-update-slice", "scatter", "fusion"):
+                continue
+            for _, (operand, index) in find_in_place(uses.module, writer):
+                collective = _find_collective(uses, operand, index)
+                if collective is None or collective.id in seen:
+                    continue
+                size = sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(collective.shape))
+                if size < SMALLEST_BYTES:
+                    continue
+                seen.add(collective.id)
+                why = (
+                    f"the partitioner moves the operand of `{describe_instruction(writer)}` between devices first"
+                    f" ({strip_phase(collective.opcode)} to {render_shape(operand.shape)}), so the call does not work on"
+                    " the array that it was given"
+                )
+                yield Reshard(collective=collective, writer=writer, bytes=size, trips=trips, why=why)
+
+
+def _find_collective(uses: ValueUses, value: HloInstruction, index: tuple[int, ...]) -> HloInstruction | None:
+    """Returns the collective that brings the value, behind copies and transpositions; None for the author's own."""
+    for _ in range(_MOST_STEPS):
+        value, index = uses.find_origin(value, index)
+        if value.opcode in _GATHERS:
+            name = strip_tags(value.op_name).rpartition("/")[2]
+            return None if name.startswith(_OWN) else value
+        is_moved = value.opcode in _PASSES or (value.opcode == "fusion" and _only_moves(uses, value))
+        if not is_moved or not value.operands:
+            return None
+        value, index = value.operands[0], ()
+    return None
+
+
+def _only_moves(uses: ValueUses, fusion: HloInstruction) -> bool:
+    """Returns whether a fusion only rearranges its one operand."""
+    fused = uses.module.computations[fusion.called_computations[0]]
+    return len(fusion.operands) == 1 and all(one.opcode in _PASSES | {"parameter"} for one in fused.instructions)

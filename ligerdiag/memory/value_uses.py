@@ -1,0 +1,158 @@
+"""Follows values within the schedule: where a copied value comes from, and who uses the copy.
+
+A walk stays within one computation and looks through everything that passes a value on without moving it: bitcasts,
+barriers, tuples and their elements, and the done of an asynchronous operation. A place is an instruction and a
+ShapeIndex (see `hlo.dataflow`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from ligerdiag.hlo.aliasing import find_in_place
+from ligerdiag.hlo.buffers import BufferAssignment, Slice
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, Positions, search
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import ShapeIndex, is_tuple
+
+_BARRIERS = having(Trait.BARRIER)
+_RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
+_MOST_USES = 10_000
+
+
+class Role(Enum):
+    """The way in which an instruction uses a value."""
+
+    READ = "read"
+    OVERWRITTEN = "overwritten"
+    """The user writes its result into the value's bytes, as XLA requires of an update or an aliased call."""
+    STATE = "state"
+    """It is the first value of an element of a loop's state."""
+    BRANCH = "branch"
+    """It is an operand of a branch."""
+    RESULT = "result"
+    """It is a result of the computation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One use of a value."""
+
+    role: Role
+    user: HloInstruction
+    """The root of the computation for a result."""
+    index: ShapeIndex
+    """The leaf of the user's operand, or of the computation's result; () for a read."""
+
+    @property
+    def needs_bytes(self) -> bool:
+        """Returns whether the value has to lie in certain bytes for this use, where it will be overwritten."""
+        return self.role in (Role.OVERWRITTEN, Role.STATE, Role.BRANCH)
+
+
+class ValueUses:
+    """The uses and the origins of values in one scheduled module."""
+
+    def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
+        self.module = module
+        self.buffers = buffers
+        self.positions = Positions(module, buffers)
+        self._flow = Dataflow(module, PassThrough(bitcasts=True, barriers=True, tuples=True, asynchronous=True))
+
+    @cached_property
+    def times(self) -> Mapping[int, int]:
+        """Instruction id to its number in the schedule of its computation."""
+        return {one.id: n for c in self.computations for n, one in enumerate(c.sequence or c.instructions)}
+
+    @cached_property
+    def computations(self) -> tuple[HloComputation, ...]:
+        """The computations that run in sequence, the entry first."""
+
+        def list_called(number: int) -> list[int]:
+            calling = self.module.computations[number].instructions
+            return [callee for one in calling if one.opcode in _RUNS_SCHEDULED for callee in one.called_computations]
+
+        return tuple([self.module.computations[number] for number in search([self.module.entry.id], list_called)])
+
+    def find_caller(self, computation: HloComputation) -> HloInstruction | None:
+        """Returns the loop, the conditional or the call that runs it; None for the entry."""
+        return next((one for one in self.module.callers.get(computation.id, ()) if one.opcode in _RUNS_SCHEDULED), None)
+
+    def find_slice(self, value: HloInstruction, index: ShapeIndex = ()) -> Slice | None:
+        number = self.positions.find(value, index)
+        return None if number is None else self.buffers.slices[number]
+
+    def find_origin(self, value: HloInstruction, index: ShapeIndex = ()) -> Position:
+        """Returns the place in the same computation that computes the value, or brings it in."""
+        home = self.module.homes[value.id]
+        position = value, index
+        while True:
+            source = next(self._flow.list_sources(*position), None)
+            if source is None or self.module.homes[source[0].id] is not home:
+                return position
+            position = source
+
+    def list_uses(self, value: HloInstruction, index: ShapeIndex = ()) -> list[Use]:
+        """Lists the uses of the value, each operand once."""
+        return list(self._walk(value, index))
+
+    def _walk(self, value: HloInstruction, index: ShapeIndex) -> Iterator[Use]:
+        computation = self.module.homes[value.id]
+        pending, seen = [(value, index)], {(value.id, index)}
+        for _ in range(_MOST_USES):
+            if not pending:
+                return
+            one, leaf = pending.pop()
+            if one is computation.root:
+                yield Use(role=Role.RESULT, user=one, index=leaf)
+            for user in computation.users[one.id]:
+                for following in self._pass_on(user, one, leaf):
+                    if (following[0].id, following[1]) not in seen:
+                        seen.add((following[0].id, following[1]))
+                        pending.append(following)
+                yield from self._describe(user, one, leaf)
+
+    def _pass_on(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[Position]:
+        """Yields the places to which this user passes the value on."""
+        if user.opcode == "bitcast" or (user.opcode in _BARRIERS and user.operands[0] is value):
+            yield user, leaf
+        elif user.opcode == "tuple":
+            yield from ((user, (number, *leaf)) for number, operand in enumerate(user.operands) if operand is value)
+        elif user.opcode == "get-tuple-element":
+            if leaf[:1] == (user.proto.tuple_index,):
+                yield user, leaf[1:]
+        elif user.opcode == "copy-done" and leaf == (0,):
+            yield user, ()
+
+    def _describe(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[Use]:
+        if user.opcode == "while":
+            yield Use(role=Role.STATE, user=user, index=leaf)
+        elif user.opcode == "conditional":
+            if any(operand is value for operand in user.operands[1:]):
+                yield Use(role=Role.BRANCH, user=user, index=leaf)
+        elif user.opcode in ("tuple", "bitcast", "get-tuple-element", "copy-done") or user.opcode in _BARRIERS:
+            return
+        elif self.is_overwritten(user, value, leaf):
+            yield Use(role=Role.OVERWRITTEN, user=user, index=leaf)
+        else:
+            yield Use(role=Role.READ, user=user, index=())
+
+    def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
+        """Returns whether the user writes a result into the bytes of this operand, as XLA requires of it."""
+        return any(given is value and inner == leaf for _, (given, inner) in find_in_place(self.module, user))
+
+    def depends_on(self, later: HloInstruction, earlier: HloInstruction) -> bool:
+        """Returns whether an instruction needs the result of another one of its computation."""
+        times = self.times
+        start = times.get(earlier.id, 0)
+
+        def list_operands(one: HloInstruction) -> list[HloInstruction]:
+            return [operand for operand in one.operands if times.get(operand.id, start) >= start]
+
+        return earlier in search([later], list_operands)
+
+
+def is_array(value: HloInstruction) -> bool:
+    return not is_tuple(value.shape)

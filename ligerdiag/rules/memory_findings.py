@@ -1,0 +1,77 @@
+"""Builds findings about copies: one for all copies that have one cause in common."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.memory.memory_use import ExplainedCopy
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.model.memory import Copy, CopyCause
+from ligerdiag.rules.rule import Rule
+from ligerdiag.text import render_bytes
+
+_MOST_LISTED = 6
+
+
+def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
+    """Yields the copies with these causes, those with one subject together, unless the program needs all of them."""
+    if context.memory is None:
+        return
+    groups: dict[object, list[ExplainedCopy]] = {}
+    for one in context.memory.copies:
+        if one.copy.cause in causes:
+            groups.setdefault(one.reason.subject, []).append(one)
+    for group in groups.values():
+        if not all(one.copy.is_needed for one in group):
+            yield tuple(sorted(group, key=lambda one: (one.copy.is_needed, -one.copy.total)))
+
+
+def report_copies(
+    context: Context, rule: Rule, group: Sequence[ExplainedCopy], remedy: str, *, severity: Severity | None = None
+) -> Finding:
+    """Returns a finding about copies with one cause, the one that the program needs least first."""
+    copies = [one.copy for one in group]
+    avoidable = [one for one in copies if not one.is_needed] or copies
+    return Finding(
+        rule=rule.id,
+        severity=severity or rule.severity,
+        message=f"{describe_amount(avoidable)} copied: {avoidable[0].why}",
+        source=next((one.line for one in copies if one.line is not None), None),
+        instructions=tuple([one.instruction for one in copies]),
+        evidence=(*_list_evidence(copies), *_describe_time(context, avoidable)),
+        help=remedy,
+    )
+
+
+def describe_amount(copies: Sequence[Copy]) -> str:
+    """Returns such as `64.0 MiB (4.0 MiB in each of 16 iterations) are`."""
+    total = render_bytes(sum(one.total for one in copies))
+    trips = {one.trips for one in copies}
+    if trips == {1}:
+        return f"{total} are"
+    each = render_bytes(sum(one.bytes for one in copies))
+    if trips == {None}:
+        return f"{each} in each iteration are"
+    if len(trips) == 1:
+        return f"{total} ({each} in each of {trips.pop()} iterations) are"
+    return f"at least {total} are"
+
+
+def _list_evidence(copies: Sequence[Copy]) -> Iterator[tuple[str, str]]:
+    for one in copies[:_MOST_LISTED]:
+        times = "" if one.trips == 1 else ", in each iteration" if one.trips is None else f", {one.trips} times"
+        branch = ", if its branch runs" if one.in_branch else ""
+        need = "; the program needs this one" if one.is_needed else ""
+        need = "; it changes nothing" if one.is_round_trip else need
+        yield (
+            "copy",
+            f"%{one.instruction} copies {render_bytes(one.bytes)} from {one.source} to {one.target}{times}{branch}{need}",
+        )
+    if len(copies) > _MOST_LISTED:
+        yield "copy", f"and {len(copies) - _MOST_LISTED} more"
+
+
+def _describe_time(context: Context, copies: Sequence[Copy]) -> Iterator[tuple[str, str]]:
+    bandwidth = 0.0 if context.memory is None else context.memory.use.bandwidth
+    if bandwidth:
+        milliseconds = 2e3 * sum(one.total for one in copies) / bandwidth
+        yield "time", f"at least {milliseconds:.2g} ms a call at the {bandwidth / 1e12:.2f} TB/s of the target's memory"

@@ -1,0 +1,138 @@
+"""LD028 unused-donation: no output takes the bytes of a donated argument."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.model.memory import Donation, DonationFault
+from ligerdiag.rules.rule import Example, Rule
+from ligerdiag.text import join_words, render_bytes
+
+_SMALLEST = 4096
+"""Bytes of the arguments with one fault that are worth a finding: optimizer states have counters."""
+_MOST_NAMED = 4
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """Reports the arguments that no output takes, those with one reason together."""
+    if context.memory is None:
+        return
+    groups: dict[tuple[DonationFault, str], list[Donation]] = {}
+    for _, donation in context.memory.donations:
+        if donation.fault is not None:
+            groups.setdefault((donation.fault, donation.why.partition(":")[0]), []).append(donation)
+    for (fault, _), found in groups.items():
+        size = sum(one.bytes for one in found)
+        if size < _SMALLEST:
+            continue
+        found.sort(key=lambda one: -one.bytes)
+        names = [f"`{one.argument}`" for one in found[:_MOST_NAMED]]
+        if len(found) > _MOST_NAMED:
+            names.append(f"{len(found) - _MOST_NAMED} more")
+        verb = "are" if len(found) > 1 else "is"
+        yield Finding(
+            rule=RULE.id,
+            severity=RULE.severity,
+            message=(
+                f"{join_words(names)} ({render_bytes(size)}) {verb} donated, and no output takes these bytes:"
+                f" {found[0].why}"
+            ),
+            source=next((one.line for one in found if one.line is not None), None),
+            evidence=tuple(_list_evidence(context, found)),
+            help=_HELP[fault],
+        )
+
+
+def _list_evidence(context: Context, found: list[Donation]) -> Iterator[tuple[str, str]]:
+    for one in found[:_MOST_NAMED]:
+        yield "donation", f"`{one.argument}`, {render_bytes(one.bytes)}: {one.why}"
+    if context.memory is not None and context.memory.use.warning:
+        yield "JAX", " ".join(context.memory.use.warning.split())
+
+
+_DO_NOT = "do not donate it: the donation saves no memory while the program runs, and takes the array from the caller"
+_HELP = {
+    DonationFault.NO_OUTPUT: _DO_NOT,
+    DonationFault.SHAPE: _DO_NOT,
+    DonationFault.SURPLUS: "donate only as many arguments as there are outputs to take them",
+    DonationFault.UNUSED: "do not pass it, or do not donate it",
+    DonationFault.DTYPE: "return the output in the dtype of the argument, or do not donate it",
+    DonationFault.SHARDING: "give the output the sharding of the argument, for example by `out_shardings`",
+    DonationFault.LAYOUT: "give the output the layout of the argument",
+    DonationFault.UNKNOWN: "compare the shapes, dtypes and shardings of argument and output, or do not donate it",
+}
+
+_BEFORE = """\
+import jax
+import jax.numpy as jnp
+
+from ligerdiag import Arg, Case
+
+
+"""
+
+ONLY_A_LOSS = Example(
+    about="The parameters are donated to a function that returns a number.",
+    code=f"""{_BEFORE}def evaluate(w, x):
+    return jnp.mean((x @ w) ** 2)
+
+
+CASE = Case(name="evaluate", function=evaluate, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(64, 512))))
+""",
+)
+
+OTHER_DTYPE = Example(
+    about="The output has the argument's shape and another dtype.",
+    code=f"""{_BEFORE}def quantize(w):
+    return w.astype(jnp.bfloat16)
+
+
+CASE = Case(name="quantize", function=quantize, args=(Arg(shape=(512, 512), donate=True),))
+""",
+)
+
+TWO_FOR_ONE = Example(
+    about="Two arrays are donated, and one output has their shape.",
+    code=f"""{_BEFORE}def blend(a, b):
+    return 0.9 * a + 0.1 * b
+
+
+CASE = Case(name="blend", function=blend, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(512, 512), donate=True)))
+""",
+)
+
+SUCCESSOR = Example(
+    about="An output of the same shape and dtype takes the bytes.",
+    code=f"""{_BEFORE}def descend(w, gradient):
+    return w - 0.1 * gradient
+
+
+CASE = Case(name="descend", function=descend, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(512, 512))))
+""",
+)
+
+RULE = Rule(
+    id="LD028",
+    name="unused-donation",
+    severity=Severity.WARNING,
+    summary="no output takes the bytes of a donated argument",
+    what_it_does="""\
+Compares the donated arguments with `input_output_alias` of the compiled module. For each one that no output takes, it
+looks for the reason: no output of this shape, another dtype, too few outputs, another sharding or layout. It keeps JAX's
+own warning.""",
+    why="""\
+A donated argument is gone after the call. Donating it pays only if an output takes its bytes; otherwise the program needs
+as much memory as before, and a step that fits without donation in tests does not fit where it counts. JAX warns once, as a
+Python warning among others, names shapes and no arguments, and says nothing where it leaves the decision to XLA.""",
+    what_to_do="""\
+Do not donate what no output replaces. If an output should replace it, give both the same shape, dtype, sharding and
+layout.""",
+    limits="""\
+A dump does not say which arguments were donated in vain, unless XLA lists them as buffer donors; only programs that
+ligerdiag compiles itself are complete. Donated arguments with one reason that have less than 4 KiB together do not
+count.""",
+    references=("docs.jax.dev/en/latest/buffer_donation.html",),
+    bad=(ONLY_A_LOSS, OTHER_DTYPE, TWO_FOR_ONE),
+    good=(SUCCESSOR,),
+    check=check,
+)

@@ -1,0 +1,146 @@
+"""LD027 copied-alias: XLA copies a whole array so that an operation can work in place."""
+
+from collections.abc import Iterator, Mapping
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.model.memory import CopyCause
+from ligerdiag.rules.memory_findings import group_copies, report_copies
+from ligerdiag.rules.rule import Example, Reproduction, Rule
+
+REMEDIES: Mapping[CopyCause, str] = {
+    CopyCause.UNDONATED: "donate the argument with `donate_argnums` if the caller no longer needs it",
+    CopyCause.CONSTANT: "make the array in the program, for example by `jnp.zeros`, or pass it as a donated argument",
+    CopyCause.READ_LATER: (
+        "read the old value before the write, and keep that order:"
+        " `x, old = jax.lax.optimization_barrier((x, read(x)))`, then write to `x`"
+    ),
+    CopyCause.LAYOUT: "return the array in the layout that it came in, or keep it in the other one between calls",
+    CopyCause.PAIRING: (
+        "return the outputs in the order of the donated arguments that they replace, or donate only those that an output"
+        " replaces"
+    ),
+    CopyCause.DONATION: "do not donate this argument: the donation costs a copy and does not lower the peak",
+}
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """Reports the copies of each value, with their cause."""
+    for group in group_copies(context, REMEDIES):
+        copy = group[0].copy
+        severity = Severity.NOTE if copy.cause in (CopyCause.UNDONATED, CopyCause.CONSTANT) else None
+        yield report_copies(context, RULE, group, REMEDIES[copy.cause], severity=severity)
+
+
+_BEFORE = """\
+import jax
+import jax.numpy as jnp
+
+from ligerdiag import Arg, Case
+
+
+"""
+
+READ_AFTER_THE_WRITE = Example(
+    about="The old cache is read after the write, so XLA saves it, and copies it back unchanged.",
+    code=f"""{_BEFORE}def write(cache, row):
+    new = jax.lax.dynamic_update_slice(cache, row, (3, 0))
+    return new, jnp.abs(new - cache).sum(), jnp.cumsum(cache, axis=0)
+
+
+CASE = Case(name="read_after", function=write, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(1, 512))))
+""",
+)
+
+NOT_DONATED = Example(
+    about="The caller keeps `x`, so the update works on a copy.",
+    code=f"""{_BEFORE}def update(pages, row):
+    return pages.at[3].set(row)
+
+
+CASE = Case(name="kept", function=update, args=(Arg(shape=(512, 512)), Arg(shape=(512,))))
+""",
+)
+
+TRANSPOSED = Example(
+    about="The array is written and returned transposed.",
+    code=f"""{_BEFORE}def write(cache, row):
+    return jnp.swapaxes(cache, 0, 1).at[:, 3].set(row)
+
+
+CASE = Case(name="transposed", function=write, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(512,))))
+""",
+)
+
+CANNOT_OVERWRITE = Example(
+    about="The output is computed in other bytes, and then copied into the donated argument.",
+    code=f"""{_BEFORE}def accumulate(x):
+    return jnp.cumsum(x, axis=-1)
+
+
+CASE = Case(name="scanned", function=accumulate, args=(Arg(shape=(256, 4096), donate=True),))
+""",
+)
+
+DONATED = Example(
+    about="The argument is donated: the update writes into its bytes.",
+    code=f"""{_BEFORE}def update(pages, row):
+    return pages.at[3].set(row)
+
+
+CASE = Case(name="donated", function=update, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(512,))))
+""",
+)
+
+READ_FIRST = Example(
+    about="The old values are read first, and a barrier keeps that order.",
+    code=f"""{_BEFORE}def write(cache, row):
+    old, total = cache[3], jnp.cumsum(cache, axis=0)
+    cache, total, old = jax.lax.optimization_barrier((cache, total, old))
+    new = jax.lax.dynamic_update_slice(cache, row, (3, 0))
+    return new, jnp.abs(row - old).sum(), total
+
+
+CASE = Case(name="read_first", function=write, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(1, 512))))
+""",
+)
+
+RULE = Rule(
+    id="LD027",
+    name="copied-alias",
+    severity=Severity.WARNING,
+    summary="XLA copies a whole array so that an operation can work in place",
+    what_it_does="""\
+Lists the copies of 64 KiB and more that XLA put into the schedule for an update, an aliased call, a loop or a donated
+argument, and explains each by its source, its target and the other readers of the value: a reader after the write, an
+argument that the caller keeps, a constant, a layout, donated arguments that JAX paired crosswise with the outputs, or an
+output that is computed elsewhere and then copied into a donated argument. An argument that is not donated is only a note.
+Copies that the program needs are in the report, and are no finding.""",
+    why="""\
+The program asks for an operation in place, and XLA makes it right by a copy without a word. The numbers are right; memory
+and time are not. A copy of a cache in each step of decoding, or of all parameters in each step of training, often costs
+more than the operation itself.""",
+    what_to_do="""\
+The help of the finding names one remedy for its cause. Read the old value before the write, with
+`jax.lax.optimization_barrier` to keep the order; donate arguments that the caller no longer needs, and only these; return
+outputs in the order and in the layout of the donated arguments.""",
+    limits="""\
+Copies below 64 KiB do not count. The schedule is that of the described GPU: autotuning on the machine may choose other
+layouts. Where XLA moves a value for a reason that neither the schedule nor the buffer assignment shows, the cause is
+`unknown`, and the copy is in the report alone. The time is a lower bound: each byte is read and written once.""",
+    references=(
+        "github.com/openxla/xla, xla/service/copy_insertion.cc",
+        "docs.jax.dev/en/latest/buffer_donation.html",
+    ),
+    bad=(READ_AFTER_THE_WRITE, NOT_DONATED, TRANSPOSED, CANNOT_OVERWRITE),
+    good=(DONATED, READ_FIRST),
+    check=check,
+    reproduced=(
+        Reproduction(
+            report="jax-ml/jax#39449",
+            case="",
+            reproduced="the copies of `lax.cond` on a donated array, with jax 0.10.0",
+            missing="nothing",
+        ),
+    ),
+)

@@ -1,0 +1,88 @@
+"""LD031 equal-initial-values: XLA makes one value of two equal ones, and copies it for each writer."""
+
+from collections.abc import Iterator
+
+from ligerdiag.analysis.context import Context
+from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.model.memory import CopyCause
+from ligerdiag.rules.memory_findings import group_copies, report_copies
+from ligerdiag.rules.rule import Example, Rule
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """Reports each value that XLA computes once for several writers."""
+    for group in group_copies(context, (CopyCause.EQUAL_VALUES,)):
+        yield report_copies(
+            context,
+            RULE,
+            group,
+            "make each of them by `jnp.zeros` or another constant, which XLA writes twice instead of copying, or keep both"
+            " in one array",
+        )
+
+
+_BEFORE = """\
+import jax
+import jax.numpy as jnp
+
+from ligerdiag import Arg, Case
+
+
+"""
+
+EQUAL = Example(
+    about="Both buffers start from a number that the program computes, so XLA makes one array of it and copies that.",
+    code=f"""{_BEFORE}def decode(q):
+    zero = q[0, 0] * 0
+    k, v = jnp.full((1024, 512), zero), jnp.full((1024, 512), zero)
+
+    def step(i, carry):
+        k, v = carry
+        return k.at[i].set(q[0]), v.at[i].set(2 * q[1])
+
+    return jax.lax.fori_loop(0, 16, step, (k, v))
+
+
+CASE = Case(name="equal", function=decode, args=(Arg(shape=(4, 512)),))
+""",
+)
+
+ZEROS = Example(
+    about="Both buffers are constant zeros, which XLA writes twice.",
+    code=f"""{_BEFORE}def decode(q):
+    k, v = jnp.zeros((1024, 512)), jnp.zeros((1024, 512))
+
+    def step(i, carry):
+        k, v = carry
+        return k.at[i].set(q[0]), v.at[i].set(2 * q[1])
+
+    return jax.lax.fori_loop(0, 16, step, (k, v))
+
+
+CASE = Case(name="zeros", function=decode, args=(Arg(shape=(4, 512)),))
+""",
+)
+
+RULE = Rule(
+    id="LD031",
+    name="equal-initial-values",
+    severity=Severity.WARNING,
+    summary="XLA makes one value of two equal ones, and copies it for each writer",
+    what_it_does="""\
+Looks for copies of a value that is cheap to compute, such as a broadcast number, from which several operations in place
+start: loops, updates, aliased calls.""",
+    why="""\
+XLA's common subexpression elimination sees two equal values and keeps one. Operations in place then need one each, so XLA
+copies what it has just merged; in a loop it does so in every iteration. If a kernel hides its write, the merged value is
+worse than slow: both kernels write into the same array (LD008).""",
+    what_to_do="""\
+Start from constants (`jnp.zeros`), which XLA writes twice; keep both arrays in one; or let the kernel write an output
+instead of an array of zeros.""",
+    limits="""\
+Copies below 64 KiB do not count. Where the value is expensive and the program itself starts both from it, the copy is
+needed, and is in the report alone.""",
+    references=("github.com/openxla/xla, xla/service/hlo_cse.cc",),
+    bad=(EQUAL,),
+    good=(ZEROS,),
+    check=check,
+)
