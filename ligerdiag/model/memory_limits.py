@@ -100,12 +100,3 @@ def parse_bytes(text: str) -> int:
     if match is None or not isfinite(number):
         raise ValueError(f"expected a size such as 500M, 4G or 1.5GiB but got `{text:.60}`")
     return int(number * _UNITS[match[2].upper()])
-
-
-def render_bytes(size: int) -> str:
-    """Returns a size such as `61.2 GiB`, `136.0 MiB` or `96 bytes`: at most three digits before the point."""
-    number, names = float(size), ["KiB", "MiB", "GiB", "TiB"]
-    unit = "byte" if abs(size) == 1 else "bytes"
-    while names and abs(round(number, 1)) >= 1000:
-        number, unit = number / 1024, names.pop(0)
-    return f"{size} {unit}" if unit.startswith("byte") else f"{number:.1f} {unit}"

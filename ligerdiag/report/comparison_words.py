@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.memory_limits import TOLERANCE, TOLERANCE_BYTES, render_bytes
+from ligerdiag.model.memory_limits import TOLERANCE, TOLERANCE_BYTES
 from ligerdiag.report.report_comparison import (
     FIGURES,
     ComparedCase,
@@ -12,7 +12,7 @@ from ligerdiag.report.report_comparison import (
     ReportComparison,
     ReportedFinding,
 )
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, render_bytes
 
 ARROW = "→"
 COLUMNS = ("verdicts", *FIGURES)

@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ligerdiag.model.memory_limits import render_bytes
 from ligerdiag.rules.rule import Example, Reproduction, Rule
+from ligerdiag.text import render_bytes
 
 
 def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], Mapping[str, str]]) -> int:
@@ -166,7 +166,7 @@ def _describe_budgets(example: Example) -> str:
 
 def _render_option(size: int) -> str:
     """Returns the size as the command line takes it: `2.5M`."""
-    return render_bytes(size).replace(".0 ", "").replace(" ", "").removesuffix("iB").removesuffix("bytes")
+    return render_bytes(size).replace(".0 ", "").replace(" ", "").removesuffix("iB").removesuffix("B")
 
 
 def _flow(text: str) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.model.memory import CopyCause
-from ligerdiag.model.memory_limits import MemoryFigures, RecordedCopy, compute_change, render_bytes
+from ligerdiag.model.memory_limits import MemoryFigures, RecordedCopy, compute_change
+from ligerdiag.text import render_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity, SourceLine
 from ligerdiag.model.memory import Copy, LiveValue, MemoryUse
-from ligerdiag.model.memory_limits import MemoryBudgets, compute_needed, render_bytes
+from ligerdiag.model.memory_limits import MemoryBudgets, compute_needed
 from ligerdiag.rules.rule import DecidedBy, Example, Measured, Rule, RuleKind, check_nothing
 from ligerdiag.source_text import compute_place
+from ligerdiag.text import render_bytes
 
 _SHOWN = 5
 

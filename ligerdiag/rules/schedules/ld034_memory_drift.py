@@ -7,6 +7,7 @@ from ligerdiag.model.findings import Finding, Severity, SourceLine
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.memory_limits import record_copy
 from ligerdiag.rules.rule import DecidedBy, Example, Measured, Rule, RuleKind, check_nothing
+from ligerdiag.text import count_of
 
 _HELP = "if the new figures are right, record them: `ligerdiag check --record FILE`"
 _SHOWN = 5
@@ -24,12 +25,12 @@ def measure(measured: Measured) -> Iterator[Finding]:
     copies = compare_copies(before.copies, after.copies)
     first, *others = figures
     new = next((copy for copy in copies if not copy.before), None)
-    said = [f"{len(others)} more"] if others else []
-    said += [f"a copy appeared: {new.text}"] if new is not None else []
+    more = f", and {count_of(len(others), 'more figure')}" if others else ""
+    there = f"; a copy appeared: {new.text}" if new is not None else ""
     yield Finding(
         rule=RULE.id,
         severity=RULE.severity if first.is_worse else Severity.NOTE,
-        message=f"the memory drifted from the baseline: {', and '.join([first.text, *said])}",
+        message=f"the memory drifted from the baseline: {first.text}{more}{there}",
         source=_find_source(measured.memory, copies),
         evidence=(
             *(("figure", change.text) for change in figures),
