@@ -64,7 +64,8 @@ class CopyChange:
         size = render_bytes(self.after or self.before)
         if self.before and self.after:
             size = f"{render_bytes(self.before)}, now {size}"
-        return f"{size}, {self.cause.value}" + (f", at {self.place}" if self.place else "")
+        cause = f", {self.cause.value}" if self.cause is not CopyCause.UNKNOWN else ""
+        return f"{size}{cause}" + (f", at {self.place}" if self.place else "")
 
 
 FIGURES = ("peak", "reserved", "temporaries", "copied")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.model.findings import Finding, Severity, SourceLine
-from ligerdiag.model.memory import Copy, LiveValue, MemoryUse
+from ligerdiag.model.memory import Copy, CopyCause, LiveValue, MemoryUse
 from ligerdiag.model.memory_limits import MemoryBudgets, compute_needed
 from ligerdiag.rules.rule import DecidedBy, Example, Measured, Rule, RuleKind, check_nothing
 from ligerdiag.source_text import compute_place
@@ -59,13 +59,17 @@ def _report_copies(memory: MemoryUse, budget: int) -> Finding:
             ("budget", f"{render_bytes(budget)} of copies in one call"),
             *(("copy", _describe_copy(copy)) for copy in memory.copies[:_SHOWN]),
         ),
-        help=(
+        help=_find_remedy_for_copy(largest),
+    )
+
+
+def _find_remedy_for_copy(largest: Copy) -> str:
+    if largest.is_needed:
+        return (
             "the program needs the largest copy as it is written: keep no value that a later operation overwrites, or"
             " raise the budget"
-            if largest.is_needed
-            else f"remove the largest copy, whose cause is `{largest.cause.value}`"
-        ),
-    )
+        )
+    return f"remove the largest copy: {largest.why or f'%{largest.instruction} changes nothing in what it copies'}"
 
 
 def _describe_excess(size: int, budget: int) -> str:
@@ -91,7 +95,8 @@ def _describe_copy(copy: Copy) -> str:
     times = f", {copy.trips} times" if copy.trips is not None and copy.trips > 1 else ""
     times = ", in a loop of unknown length" if copy.trips is None else times
     way = f" from {copy.source} to {copy.target}" if copy.source and copy.target else ""
-    return f"{render_bytes(copy.bytes)}{times}{way}, {copy.cause.value}{_at(copy.line)}"
+    cause = "" if copy.cause is CopyCause.UNKNOWN else f", {copy.cause.value}"
+    return f"{render_bytes(copy.bytes)}{times}{way}{cause}{_at(copy.line)}"
 
 
 def _at(line: SourceLine | None) -> str:
