@@ -153,7 +153,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         coverage=replace(
             coverage,
             not_covered=(*failed, *coverage.not_covered),
-            requests=0 if memory is None else len(memory.use.requests),
+            requests=0 if memory is None else len(memory.use.requests) + len(memory.use.copies),
         ),
         written=tuple(
             WrittenOperand(

@@ -235,7 +235,13 @@ class CopyCauses:
         argument = self._get_argument(position)
         if argument is not None:
             return f"argument {self._names.name_argument(argument)}"
-        return "the loop's state" if position[0].opcode == "parameter" else f"`{describe_instruction(position[0])}`"
+        return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
+
+    def name(self, one: HloInstruction) -> str:
+        """Names an instruction by its JAX operation; the start of an asynchronous one by what it starts."""
+        if one.opcode == "async-start":
+            one = self._module.computations[one.called_computations[0]].root
+        return describe_instruction(one)
 
     # causes
 
@@ -277,7 +283,7 @@ class CopyCauses:
             for reader in readers
             for writer in writers
         )
-        reader, writer = describe_instruction(readers[0]), describe_instruction(writers[0])
+        reader, writer = self.name(readers[0]), self.name(writers[0])
         return Reason(
             cause=CopyCause.READ_LATER,
             why=(
@@ -390,7 +396,7 @@ class CopyCauses:
             return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
         returned = [use.index for use in self._uses.list_uses(value, index) if use.role is Role.RESULT]
         if any(one not in elements for one in returned):
-            why = f"`{describe_instruction(value)}` becomes two elements of the loop's state"
+            why = f"`{self.name(value)}` becomes two elements of the loop's state"
             blamed = (value, loop)
             return Reason(
                 cause=CopyCause.EQUAL_VALUES, why=why, subject=("equal", value.id), blamed=blamed, is_needed=True
@@ -403,7 +409,7 @@ class CopyCauses:
         )
 
     def _describe_rebuilt(self, value: HloInstruction, move: Move) -> str:
-        name = describe_instruction(value)
+        name = self.name(value)
         aliases = value.operand_output_aliases
         if value.opcode == "custom-call" and aliases:
             numbers = ", ".join(str(number) for number in sorted(aliases))
@@ -421,7 +427,7 @@ class CopyCauses:
         origin = self._uses.find_origin(*move.source)
         source = self._find_source(*move.source)
         argument = self._get_argument(source)
-        name = describe_instruction(writer)
+        name = self.name(writer)
         if argument is not None and not self._is_donated(*source):
             return Reason(
                 cause=CopyCause.UNDONATED,
@@ -486,7 +492,7 @@ class CopyCauses:
         is_cheap = _find_operation(self._module, value).opcode in _CHEAP_OPCODES or _CHEAP * size <= _measure(value)
         return Reason(
             cause=CopyCause.EQUAL_VALUES,
-            why=f"XLA computes `{describe_instruction(value)}` once, and two writes in place start from it",
+            why=f"XLA computes `{self.name(value)}` once, and two writes in place start from it",
             subject=("equal", value.id),
             blamed=(value, *value.operands),
             is_needed=not is_cheap,
@@ -553,7 +559,7 @@ class CopyCauses:
             )
             return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(source[0],))
         why = (
-            f"`{describe_instruction(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
+            f"`{self.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
             f" what it reads, and XLA copies it into the donated argument {name}"
         )
         return Reason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))

@@ -19,6 +19,7 @@ from ligerdiag.hlo.shape import ShapeIndex, is_tuple
 
 _BARRIERS = having(Trait.BARRIER)
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
+_PASSES = frozenset({"tuple", "bitcast", "get-tuple-element", "copy-done", "async-update", "async-done"})
 _MOST_USES = 10_000
 
 
@@ -125,6 +126,10 @@ class ValueUses:
                 yield user, leaf[1:]
         elif user.opcode == "copy-done" and leaf == (0,):
             yield user, ()
+        elif user.opcode == "async-update":
+            yield user, leaf
+        elif user.opcode == "async-done" and leaf[:1] == (1,):
+            yield user, leaf[1:]
 
     def _describe(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[Use]:
         if user.opcode == "while":
@@ -132,12 +137,22 @@ class ValueUses:
         elif user.opcode == "conditional":
             if any(operand is value for operand in user.operands[1:]):
                 yield Use(role=Role.BRANCH, user=user, index=leaf)
-        elif user.opcode in ("tuple", "bitcast", "get-tuple-element", "copy-done") or user.opcode in _BARRIERS:
+        elif user.opcode in _PASSES or user.opcode in _BARRIERS:
             return
+        elif user.opcode == "async-start":
+            yield from self._describe_started(user, value, leaf)
         elif self.is_overwritten(user, value, leaf):
             yield Use(role=Role.OVERWRITTEN, user=user, index=leaf)
         else:
             yield Use(role=Role.READ, user=user, index=())
+
+    def _describe_started(self, start: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[Use]:
+        """Yields the uses of an operand in the computation that runs asynchronously, as uses by its start."""
+        called = self.module.computations[start.called_computations[0]]
+        for number, operand in enumerate(start.operands):
+            if operand is value and number < len(called.parameters):
+                roles = {use.role for use in self._walk(called.parameters[number], leaf)} - {Role.RESULT}
+                yield Use(role=Role.OVERWRITTEN if Role.OVERWRITTEN in roles else Role.READ, user=start, index=())
 
     def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
         """Returns whether the user writes a result into the bytes of this operand, as XLA requires of it."""

@@ -62,7 +62,7 @@ class Coverage:
     buffer_assignment: bool = False
     """Whether XLA's own buffer assignment could be read."""
     requests: int = 0
-    """Operations in place and donated arguments whose copies were looked for (see `model.memory.Request`)."""
+    """Operations in place, donated arguments and copies that were explained (see `model.memory`)."""
     not_covered: tuple[str, ...] = ()
     """One line for each construct that the analysis met and does not model."""
 

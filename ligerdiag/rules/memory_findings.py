@@ -34,7 +34,7 @@ def report_copies(
     return Finding(
         rule=rule.id,
         severity=severity or rule.severity,
-        message=f"{describe_amount(avoidable)} copied: {avoidable[0].why}",
+        message=f"{count_copies(avoidable)} {describe_amount(avoidable)}: {avoidable[0].why}",
         source=next((one.line for one in copies if one.line is not None), None),
         instructions=tuple([one.instruction for one in copies]),
         evidence=(*_list_evidence(copies), *_describe_time(context, avoidable)),
@@ -42,18 +42,35 @@ def report_copies(
     )
 
 
+def count_copies(copies: Sequence[Copy]) -> str:
+    return (
+        "a copy moves"
+        if len(copies) == 1
+        else f"{len(copies)} copies move"
+        if len(copies) > 9
+        else _NUMBERS[len(copies)]
+    )
+
+
+_NUMBERS = (
+    "",
+    "",
+    *(f"{word} copies move" for word in ("two", "three", "four", "five", "six", "seven", "eight", "nine")),
+)
+
+
 def describe_amount(copies: Sequence[Copy]) -> str:
-    """Returns such as `64.0 MiB (4.0 MiB in each of 16 iterations) are`."""
+    """Returns such as `64.0 MiB (4.0 MiB in each of 16 iterations)`."""
     total = render_bytes(sum(one.total for one in copies))
     trips = {one.trips for one in copies}
     if trips == {1}:
-        return f"{total} are"
+        return total
     each = render_bytes(sum(one.bytes for one in copies))
     if trips == {None}:
-        return f"{each} in each iteration are"
+        return f"{each} in each iteration"
     if len(trips) == 1:
-        return f"{total} ({each} in each of {trips.pop()} iterations) are"
-    return f"at least {total} are"
+        return f"{total} ({each} in each of {trips.pop()} iterations)"
+    return f"at least {total}"
 
 
 def _list_evidence(copies: Sequence[Copy]) -> Iterator[tuple[str, str]]:

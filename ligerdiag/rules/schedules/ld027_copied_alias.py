@@ -21,14 +21,19 @@ REMEDIES: Mapping[CopyCause, str] = {
         " replaces"
     ),
     CopyCause.DONATION: "do not donate this argument: the donation costs a copy and does not lower the peak",
+    CopyCause.UNKNOWN: "compare the schedule around the copy with the program, and report it if it is a mistake of XLA's",
 }
+
+
+_NOTED = (CopyCause.UNDONATED, CopyCause.CONSTANT, CopyCause.UNKNOWN)
+"""Causes of which the author may know, or that may be none."""
 
 
 def check(context: Context) -> Iterator[Finding]:
     """Reports the copies of each value, with their cause."""
     for group in group_copies(context, REMEDIES):
         copy = group[0].copy
-        severity = Severity.NOTE if copy.cause in (CopyCause.UNDONATED, CopyCause.CONSTANT) else None
+        severity = Severity.NOTE if copy.cause in _NOTED else None
         yield report_copies(context, RULE, group, REMEDIES[copy.cause], severity=severity)
 
 
@@ -127,7 +132,7 @@ outputs in the order and in the layout of the donated arguments.""",
     limits="""\
 Copies below 64 KiB do not count. The schedule is that of the described GPU: autotuning on the machine may choose other
 layouts. Where XLA moves a value for a reason that neither the schedule nor the buffer assignment shows, the cause is
-`unknown`, and the copy is in the report alone. The time is a lower bound: each byte is read and written once.""",
+`unknown`, and the finding a note. The time is a lower bound: each byte is read and written once.""",
     references=(
         "github.com/openxla/xla, xla/service/copy_insertion.cc",
         "docs.jax.dev/en/latest/buffer_donation.html",

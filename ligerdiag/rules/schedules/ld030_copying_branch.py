@@ -40,7 +40,7 @@ NOTHING_TO_DO = Example(
 CASE = Case(
     name="skipped",
     function=step,
-    args=(Arg(shape=(), dtype="bool"), Arg(shape=(512, 512), donate=True), Arg(shape=(512, 512))),
+    args=(Arg(shape=(), dtype="bool"), Arg(shape=(1024, 1024), donate=True), Arg(shape=(1024, 1024))),
 )
 """,
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.memory_findings import describe_amount
-from ligerdiag.rules.rule import Example, Rule
+from ligerdiag.rules.rule import Rule, make_example
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -16,7 +16,7 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{describe_amount([copy])} brought from other devices: {copy.why}",
+            message=f"a collective brings {describe_amount([copy])} from other devices: {copy.why}",
             source=copy.line,
             instructions=(copy.instruction, reshard.writer.name),
             evidence=(
@@ -29,46 +29,37 @@ def check(context: Context) -> Iterator[Finding]:
         )
 
 
-_BEFORE = """\
-import jax
-import jax.numpy as jnp
-from jax.sharding import PartitionSpec as P
-
-from ligerdiag import Arg, Case
-
-
-"""
-
-_CALL = """\
-def update(x, row):
-    call = jax.ffi.ffi_call("update_in_place", jax.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases={0: 0})
-    return call(x, row)
-
-
-"""
-
-GATHERED = Example(
+GATHERED = make_example(
     about="XLA does not know how to split the call, so it gathers the array on each device, and splits the result again.",
-    code=f"""{_BEFORE}{_CALL}CASE = Case(
-    name="gathered",
-    function=update,
-    args=(Arg(shape=(1024, 512), donate=True, partition=("x",)), Arg(shape=(512,))),
-    mesh={{"x": 4}},
+    declared=True,
+    code="""\
+def step(x):
+    doubled, sums = sum_and_double_declared(2 * x)
+    return {"doubled": doubled, "sums": sums}
+
+
+CASE = Case(
+    name="gathered", function=step, args=(Arg(shape=(1024, 128), donate=True, partition=("x",)),), mesh={"x": 4}
 )
 """,
 )
 
-SHARDED = Example(
-    about="In a `shard_map` each device updates its own part.",
-    code=f"""{_BEFORE}{_CALL}def step(x, row):
-    return jax.shard_map(update, in_specs=(P("x"), P()), out_specs=P("x"), check_vma=False)(x, row)
+SHARDED = make_example(
+    about="In a `shard_map` each device doubles its own rows.",
+    declared=True,
+    code="""\
+def double(x):
+    doubled, sums = sum_and_double_declared(2 * x)
+    return {"doubled": doubled, "sums": sums}
+
+
+def step(x):
+    rows = jax.P("x")
+    return jax.shard_map(double, in_specs=rows, out_specs={"doubled": rows, "sums": rows}, check_vma=False)(x)
 
 
 CASE = Case(
-    name="sharded",
-    function=step,
-    args=(Arg(shape=(1024, 512), donate=True, partition=("x",)), Arg(shape=(512,))),
-    mesh={{"x": 4}},
+    name="sharded", function=step, args=(Arg(shape=(1024, 128), donate=True, partition=("x",)),), mesh={"x": 4}
 )
 """,
 )
