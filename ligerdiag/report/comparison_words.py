@@ -76,7 +76,7 @@ def list_changes(case: ComparedCase) -> Iterator[tuple[str, str]]:
         yield "error", case.new.error
     elif case.old.error:
         yield "error", f"in the old report: {case.old.error}"
-    elif case.old.status is not case.new.status:
+    elif case.status_step:
         yield "status", f"was `{case.old.status.value}` and is `{case.new.status.value}`"
     for name, was, now in case.verdicts:
         yield "verdict", f"`{name}` was {name_verdict(was)} and is {name_verdict(now)}"

@@ -133,6 +133,11 @@ class ComparedCase:
         return self.grade is Grade.SAME and not (self.verdicts or self.appeared or self.gone or self.copies)
 
     @property
+    def status_step(self) -> int:
+        """Returns a positive number for a worse status, a negative one for a better one."""
+        return _STATUS_RANKS[self.new.status] - _STATUS_RANKS[self.old.status]
+
+    @property
     def target(self) -> str:
         """Returns such as `h100`, or `a100 → h100` if the targets differ."""
         if self.old.target == self.new.target:
@@ -294,17 +299,18 @@ def _compare(old: ReportedCase, new: ReportedCase, *sides: ReportedSide) -> Comp
     if old.memory is not None and new.memory is not None:
         before, after = ([record_copy(copy) for copy in memory.copies] for memory in (old.memory, new.memory))
         copies = compare_copies(before, after)
+    case = ComparedCase(
+        old=old, new=new, figures=figures, verdicts=verdicts, appeared=appeared, gone=gone, copies=copies
+    )
     steps = [
-        _STATUS_RANKS[new.status] - _STATUS_RANKS[old.status],
+        case.status_step,
         *(_rank_verdict(now) - _rank_verdict(was) for _, was, now in verdicts),
         *(figure.change for figure in figures),
         *(1 for finding in appeared if _counts(finding)),
         *(-1 for finding in gone if _counts(finding)),
     ]
     grade = Grade.SAME if not any(steps) else Grade.WORSE if any(step > 0 for step in steps) else Grade.BETTER
-    case = ComparedCase(
-        old=old, new=new, figures=figures, verdicts=verdicts, appeared=appeared, gone=gone, copies=copies, grade=grade
-    )
+    case = replace(case, grade=grade)
     return replace(case, hint=_find_hint(case, *sides)) if grade is Grade.WORSE else case
 
 
@@ -313,12 +319,12 @@ _STATUS_RANKS: Mapping[Status, int] = {
     Status.EXPECTED: 0,
     Status.ALLOWED: 0,
     Status.NOTHING: 0,
+    Status.FINDINGS: 0,  # counts by its findings and verdicts, as a mere note has this status, too
     Status.INCONCLUSIVE: 1,
-    Status.FINDINGS: 2,
-    Status.UNEXPECTED: 3,
-    Status.DISAGREEMENT: 4,
-    Status.ERROR: 5,
-    Status.NOT_CHECKED: 5,
+    Status.UNEXPECTED: 2,
+    Status.DISAGREEMENT: 3,
+    Status.ERROR: 4,
+    Status.NOT_CHECKED: 4,
 }
 
 

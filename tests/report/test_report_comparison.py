@@ -79,7 +79,7 @@ def test_verdicts_statuses_findings_and_aborts_can_be_worse(new: object) -> None
 
 
 def test_a_note_and_an_allowed_finding_are_shown_and_are_not_worse() -> None:
-    note = make_compared("a", findings=(make_memory_finding(severity=Severity.NOTE),))
+    note = make_compared("a", findings=(make_memory_finding(severity=Severity.NOTE),), status=Status.FINDINGS)
     (case,) = compare_by_hand([make_compared("a")], [note]).cases
     assert (case.grade, case.is_same, len(case.appeared)) == (Grade.SAME, False, 1)
 
