@@ -237,11 +237,9 @@ def _list_side_notes(old: ReportedSide, new: ReportedSide) -> Iterable[str]:
     for side in (old, new):
         if side.interrupted:
             yield f"the run of `{side.label}` was ended early: it has not all cases"
-    names = [
-        name for name in sorted({*old.versions, *new.versions}) if old.versions.get(name) != new.versions.get(name)
-    ]
-    if names and old.versions and new.versions:
-        was, now = (", ".join(f"{n} {side.versions.get(n, 'absent')}" for n in names) for side in (old, new))
+    names = [name for name in sorted(old.versions) if new.versions.get(name, "") not in ("", old.versions[name])]
+    if names:
+        was, now = (", ".join(f"{name} {side.versions[name]}" for name in names) for side in (old, new))
         yield f"old: {was}; new: {now}"
 
 

@@ -6,10 +6,12 @@ version that knew no memory has none.
 
 from collections.abc import Mapping
 from pathlib import Path, PurePath
+from typing import cast
 
 from ligerdiag.codec import (
     FieldError,
     Json,
+    as_list,
     as_object,
     parse_object,
     read_count,
@@ -110,9 +112,12 @@ def _parse_copy(fields: Json) -> Copy:
 
 
 def _parse_collective(value: object) -> tuple[str, int]:
-    fields = {"opcode": value[0], "bytes": value[1]} if isinstance(value, list) and len(value) == 2 else value
-    found = as_object(fields, "collectives")
-    return read_str(found, "opcode"), read_count(found, "bytes")
+    """Returns the opcode and the bytes, from an object or from a pair."""
+    if isinstance(value, list):
+        pair = as_list(cast("object", value), "collectives")
+        value = dict(zip(("opcode", "bytes"), pair, strict=False))
+    fields = as_object(value, "collectives")
+    return read_str(fields, "opcode"), read_count(fields, "bytes")
 
 
 def _parse_line(fields: Json, name: str) -> SourceLine | None:

@@ -1,16 +1,24 @@
 """LD033 and LD034 from records by hand: when they fire, and what they say."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.api.checking import find_recorded, list_baseline_notes, render_record
+from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
+from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.memory import CopyCause, MemoryUse
 from ligerdiag.model.memory_limits import MemoryBudgets, compute_figures
 from ligerdiag.model.schedule_view import ScheduleFacts
+from ligerdiag.report.baseline import parse_baseline
+from ligerdiag.report.status import conclude, list_unexcused
 from ligerdiag.rules.registry import check_measured
 from ligerdiag.rules.rule import Measured
+from ligerdiag.run_options import CheckOptions
 from tests.hazards.memory_by_hand import MIB, make_copy, make_line, make_memory
+from tests.report.samples import make_judged, make_report
 
 
 def measure(use: MemoryUse | None, /, *, before: MemoryUse | None = None, **budgets: int) -> tuple[Finding, ...]:
@@ -139,3 +147,51 @@ def test_a_copy_on_another_line_did_not_appear() -> None:
     other = make_memory(make_copy(line=make_line(50), cause=CopyCause.LAYOUT), peak=204 * MIB)
     (finding,) = measure(other, before=before)
     assert {label for label, _ in finding.evidence} == {"figure", "new copy", "gone copy"}
+
+
+def test_an_expected_case_above_its_budget_fails_the_run() -> None:
+    case = conclude(make_judged(outputs={"a": Verdict.STALE}, memory=make_memory()), budgets=MemoryBudgets(memory=MIB))
+    assert [finding.rule for finding in list_unexcused(case)] == ["LD033"]
+    assert compute_exit_code(make_report(case), fail_on=FailOn.ERROR, strict=False) == 1
+    within = conclude(make_judged(outputs={"a": Verdict.STALE}, memory=make_memory()), budgets=MemoryBudgets(copies=0))
+    assert compute_exit_code(make_report(within), fail_on=FailOn.NOTE, strict=False) == 0
+
+
+def test_a_case_may_not_expect_the_rules_of_budgets_and_baselines() -> None:
+    judged = make_judged(outputs={"a": Verdict.STALE}, memory=make_memory(), expected_rules=())
+    assert conclude(judged, budgets=MemoryBudgets(memory=MIB)).mismatch == ""
+
+
+def test_a_budget_that_could_not_be_checked_is_a_gap_in_the_coverage() -> None:
+    judged = make_judged(outputs={"a": Verdict.FRESH}, expected=None)
+    gaps = conclude(judged, budgets=MemoryBudgets(copies=0)).coverage.not_covered
+    assert "the budgets of memory and copies were not checked: the memory of the program is unknown" in gaps
+    assert not any("budget" in gap for gap in conclude(judged).coverage.not_covered)
+    known = make_judged(outputs={"a": Verdict.FRESH}, expected=None, memory=make_memory())
+    assert not any("budget" in gap for gap in conclude(known, budgets=MemoryBudgets(copies=0)).coverage.not_covered)
+
+
+def test_a_recorded_case_drifts_when_it_is_checked_against_the_file(tmp_path: Path) -> None:
+    options = CheckOptions(baseline=tmp_path / "b.json")
+    before = conclude(make_judged(memory=make_memory(make_copy())))
+    text = render_record(make_report(before), options, tmp_path / "b.json")
+    recorded = find_recorded(parse_baseline(text), make_judged().identity, options.toolchain)
+    assert recorded is not None
+    assert recorded.memory == compute_figures(make_memory(make_copy()))
+    after = conclude(make_judged(memory=make_memory()), recorded=recorded)
+    assert [finding.rule for finding in after.findings] == ["LD034"]
+    assert not conclude(make_judged(memory=make_memory(make_copy())), recorded=recorded).findings
+
+
+def test_a_baseline_of_an_older_version_is_read_and_a_note_says_that_it_has_no_memory(tmp_path: Path) -> None:
+    options = CheckOptions(baseline=tmp_path / "b.json")
+    case = conclude(make_judged(memory=make_memory()))
+    top = json.loads(render_record(make_report(case), options, tmp_path / "b.json"))
+    del top["cases"][0]["memory"]
+    baseline = parse_baseline(json.dumps(top))
+    recorded = find_recorded(baseline, make_judged().identity, options.toolchain)
+    assert recorded is not None
+    assert recorded.memory is None
+    assert not conclude(make_judged(memory=make_memory(make_copy())), recorded=recorded).findings
+    notes = list_baseline_notes(baseline, tmp_path / "b.json", [case], options, {})
+    assert any("recorded without memory, which was not compared: `flce[hidden]` on h100" in note for note in notes)

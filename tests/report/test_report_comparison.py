@@ -1,4 +1,4 @@
-"""What became better or worse between two reports, and how it is shown."""
+"""Two reports side by side: the grade of each case, their order, and the three formats."""
 
 import json
 from dataclasses import replace
@@ -12,7 +12,7 @@ from ligerdiag.model.memory import CopyCause
 from ligerdiag.model.report import Status
 from ligerdiag.report.comparison_json import render_comparison_json
 from ligerdiag.report.comparison_markdown import MOST_ROWS, render_comparison_markdown
-from ligerdiag.report.report_comparison import Grade, compare_reports
+from ligerdiag.report.report_comparison import Grade, compare_reports, make_side
 from ligerdiag.report.report_reading import parse_side
 from ligerdiag.report.terminal.full_report import render_report_comparison_text
 from tests.hazards.memory_by_hand import MIB, make_copy, make_line, make_memory
@@ -252,3 +252,10 @@ def test_unknown_fields_causes_and_lines_of_another_version_are_no_error() -> No
 def test_another_text_is_refused(text: str, message: str) -> None:
     with pytest.raises(FieldError, match=message):
         parse_side(text, "a")
+
+
+def test_only_versions_that_both_sides_know_are_compared() -> None:
+    old, new = (make_side(make_compared_report(cases), "a") for cases in (OLD, NEW))
+    old = replace(old, versions={"jax": "0.10.0", "numpy": "2.5.5", "triton": "3.6.0"})
+    new = replace(new, versions={"jax": "0.11.2", "python": "3.12.1", "triton": "3.6.0"})
+    assert compare_reports(old, new).notes == ("old: jax 0.10.0; new: jax 0.11.2",)
