@@ -32,7 +32,8 @@ from ligerdiag.model.memory import CopyCause
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
 _CHEAP = 8
 """A value is cheap to compute again if its operands have this many times fewer bytes."""
-_CHEAP_OPCODES = frozenset({"broadcast", "iota", "constant"})
+_CHEAP_OPCODES = having(Trait.FROM_NOTHING) | {"broadcast"}
+_MOVED = frozenset({"transpose", "copy"})
 _MOST_STEPS = 64
 
 
@@ -241,6 +242,9 @@ class CopyCauses:
         """Names an instruction by its JAX operation; the start of an asynchronous one by what it starts."""
         if one.opcode == "async-start":
             one = self._module.computations[one.called_computations[0]].root
+        if one.opcode == "fusion" and not one.op_name:
+            fused = self._module.computations[one.called_computations[0]].instructions
+            return next((describe_instruction(inner) for inner in reversed(fused) if inner.op_name), f"%{one.name}")
         return describe_instruction(one)
 
     # causes
@@ -572,8 +576,10 @@ class CopyCauses:
             move = self._moves.get((value.id, ()))
             if move is not None:
                 value = self._uses.find_origin(*move.source)[0]
-            elif value.opcode in ("transpose", "copy", "while") or (
-                value.opcode == "fusion" and len(value.operands) == 1
+            elif (
+                value.opcode in _MOVED
+                or value.opcode == "while"
+                or (value.opcode == "fusion" and len(value.operands) == 1)
             ):
                 value = self._uses.find_origin(value.operands[0])[0]
             else:

@@ -35,7 +35,7 @@ def judge_donations(
     """Returns a record for each donated argument, by parameter number.
 
     program: the module from before the optimizations, with whole shapes where arrays are split over devices. donated: the
-    parameter numbers that the program is known to donate, besides those that outputs take.
+    parameter numbers that the program is known to donate, besides those that outputs take and XLA's own list of donors.
     """
     taken = {
         entry.parameter_number: tuple(entry.output_shape_index)
@@ -48,8 +48,8 @@ def judge_donations(
     local = [shape for _, shape in iterate_leaf_shapes(optimized.entry.root.shape)]
     claimed = {leaves.index(index) for index in taken.values() if index in leaves}
     found: list[JudgedDonation] = []
-    for number in sorted({*donated, *taken}):
-        if number >= len(optimized.entry.parameters):
+    for number in sorted({*donated, *optimized.donors, *taken}):
+        if not 0 <= number < len(optimized.entry.parameters):
             continue
         parameter = optimized.entry.parameters[number]
         size = sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(parameter.shape))

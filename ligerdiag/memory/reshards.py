@@ -17,7 +17,8 @@ from ligerdiag.memory.value_uses import ValueUses
 from ligerdiag.model.memory import SMALLEST_BYTES
 
 _GATHERS = having(Trait.GATHERS)
-_PASSES = frozenset({"copy", "transpose", "bitcast", "reshape", "get-tuple-element", "tuple"})
+_WRITERS = (having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)) | {"custom-call", "fusion"}
+_PASSES = having(Trait.SAME_ELEMENTS, Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE)
 _OWN = ("all_gather", "all_to_all", "ppermute", "psum", "pshuffle", "pbroadcast", "reduce_scatter", "pvary")
 _MOST_STEPS = 16
 
@@ -42,7 +43,7 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
         caller = uses.find_caller(computation)
         trips = counted.get(caller.id) if caller is not None and caller.opcode == "while" else 1
         for writer in computation.instructions:
-            if writer.opcode not in ("custom-call", "dynamic-update-slice", "scatter", "fusion"):
+            if writer.opcode not in _WRITERS:
                 continue
             for _, (operand, index) in find_in_place(uses.module, writer):
                 collective = _find_collective(uses, operand, index)

@@ -19,7 +19,7 @@ from ligerdiag.hlo.shape import ShapeIndex, is_tuple
 
 _BARRIERS = having(Trait.BARRIER)
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
-_PASSES = frozenset({"tuple", "bitcast", "get-tuple-element", "copy-done", "async-update", "async-done"})
+_PASSES = having(Trait.FORWARDS, Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.UPDATE) | {"copy-done", "async-done"}
 _MOST_USES = 10_000
 
 
@@ -137,7 +137,7 @@ class ValueUses:
         elif user.opcode == "conditional":
             if any(operand is value for operand in user.operands[1:]):
                 yield Use(role=Role.BRANCH, user=user, index=leaf)
-        elif user.opcode in _PASSES or user.opcode in _BARRIERS:
+        elif user.opcode in _PASSES:
             return
         elif user.opcode == "async-start":
             yield from self._describe_started(user, value, leaf)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """The weight of a finding, compared with `--fail-on`; fixed for each rule."""
+    """The weight of a finding, compared with `--fail-on`; at most that of its rule."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -121,6 +121,7 @@ def test_cases_of_two_targets_are_matched_by_target_and_else_by_id() -> None:
 def test_modules_are_matched_without_the_number_of_xla() -> None:
     old, new = make_compared("module_0003.jit_step"), make_compared("module_0017.jit_step")
     assert len(compare_by_hand([old], [new]).cases) == 1
+    assert len(compare_by_hand([old], [replace(new, target="a100")]).cases) == 1
     twice = [make_compared("module_0017.jit_step"), make_compared("module_0018.jit_step")]
     assert compare_by_hand([old], twice).cases == ()
 
